@@ -1,0 +1,73 @@
+"""The faults that a user can meet: each is told in one line, with what to do.
+
+Anything else that is raised is a defect of gdbext and shows as a traceback.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+
+class GdbextError(Exception):
+    """A fault of the user's input or of the target, never of gdbext.
+
+    :param message: what is wrong, in one line.
+    :param hint: what the user can do about it, or None.
+    """
+
+    kind = "error"
+
+    def __init__(self, message: str, hint: Optional[str] = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class UsageError(GdbextError):
+    """The command line is wrong."""
+
+    kind = "usage"
+
+
+class NoTargetError(GdbextError):
+    """There is neither a process nor a core to look at."""
+
+    kind = "no-target"
+
+
+class NoHeapError(GdbextError):
+    """The target has no heap that gdbext knows, or not the one that was asked for."""
+
+    kind = "no-heap"
+
+
+class BadCoreError(GdbextError):
+    """A file is not a core, or not one that can be read."""
+
+    kind = "bad-core"
+
+
+class LayoutError(GdbextError):
+    """A structure has no member of that name, or no layout fits the target."""
+
+    kind = "layout"
+
+
+class FaultError(GdbextError):
+    """Target memory that cannot be read.
+
+    :param address: first byte that was asked for.
+    :param size: bytes that were asked for.
+    :param reading: what was being read, in the subject's words ("arena", "tcache entry").
+    """
+
+    kind = "fault"
+
+    def __init__(self, address: int, size: int, reading: str = "memory") -> None:
+        super().__init__(f"cannot read {size} bytes of {reading} at {address:#x}")
+        self.address = address
+        self.size = size
+        self.reading = reading

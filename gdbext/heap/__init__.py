@@ -1,0 +1,1 @@
+"""Heaps: the neutral model, and one folder for each allocator."""

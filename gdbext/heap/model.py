@@ -1,0 +1,190 @@
+"""The allocator-neutral heap: blocks as columns, arenas, and who owns which bytes.
+
+A block is what ``malloc`` hands out or could hand out: ``address`` is the pointer that the program
+holds, ``size`` the bytes it may use there. Allocators convert their own units to these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Iterable, Optional, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gdbext.report import Evidence, Finding, Problem, ThreadRef
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U8 = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+
+class State(IntEnum):
+    """What a block is. The names are those that reports print (lower case)."""
+
+    IN_USE = 0
+    MMAPPED = 1  # in use, in a mapping of its own
+    TCACHE = 2
+    FASTBIN = 3
+    UNSORTED = 4
+    SMALL = 5
+    LARGE = 6
+    TOP = 7
+    FREE = 8  # free, in no list that was found
+    FENCEPOST = 9  # the allocator's own marker, neither used nor free
+
+    @property
+    def label(self) -> str:
+        """The state as reports print it."""
+        return self.name.lower().replace("_", " ")
+
+
+USED_STATES = (State.IN_USE, State.MMAPPED)
+CACHED_STATES = (State.TCACHE,)
+FREE_STATES = (
+    State.FASTBIN,
+    State.UNSORTED,
+    State.SMALL,
+    State.LARGE,
+    State.TOP,
+    State.FREE,
+)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks in address order: 21 bytes each.
+
+    :param address: user pointer.
+    :param size: usable bytes.
+    :param state: a :class:`State`.
+    :param owner: index into :attr:`Heap.arenas`.
+    """
+
+    address: U64
+    size: U64
+    state: U8
+    owner: U32
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    def select(self, mask: Any) -> "Blocks":
+        """Return the blocks that a mask or an index array picks."""
+        return Blocks(self.address[mask], self.size[mask], self.state[mask], self.owner[mask])
+
+    def having(self, states: Iterable[State]) -> Mask:
+        """Return the mask of the blocks in any of ``states``."""
+        wanted = np.zeros(256, dtype=np.bool_)
+        wanted[[int(state) for state in states]] = True
+        mask: Mask = wanted[self.state]
+        return mask
+
+    def find(self, address: int) -> Optional[int]:
+        """Return the index of the block whose usable bytes hold ``address``, or None."""
+        at = int(np.searchsorted(self.address, np.uint64(address), side="right")) - 1
+        if at < 0 or address - int(self.address[at]) >= int(self.size[at]):
+            return None
+        return at
+
+    @staticmethod
+    def empty() -> "Blocks":
+        """Return no blocks."""
+        return Blocks(
+            np.empty(0, np.uint64),
+            np.empty(0, np.uint64),
+            np.empty(0, np.uint8),
+            np.empty(0, np.uint32),
+        )
+
+    @staticmethod
+    def join(parts: Sequence["Blocks"]) -> "Blocks":
+        """Return all parts in address order."""
+        if not parts:
+            return Blocks.empty()
+        whole = Blocks(
+            np.concatenate([part.address for part in parts]),
+            np.concatenate([part.size for part in parts]),
+            np.concatenate([part.state for part in parts]),
+            np.concatenate([part.owner for part in parts]),
+        )
+        if np.all(whole.address[1:] >= whole.address[:-1]):
+            return whole
+        return whole.select(np.argsort(whole.address, kind="stable"))
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Bytes that the ledger attributes to one owner, as intervals.
+
+    The charges of a heap are disjoint and together tile its :class:`Span` list.
+
+    :param owner: ledger line ("glibc in use", "glibc chunk overhead", …).
+    :param starts: first addresses, one for each interval.
+    :param ends: first addresses after them.
+    """
+
+    owner: str
+    starts: U64
+    ends: U64
+
+    @property
+    def bytes(self) -> int:
+        """All bytes of the intervals."""
+        return int((self.ends - self.starts).sum())
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of memory that an allocator took from the system.
+
+    :param kind: ``brk``, ``mmap`` or ``heap`` (a 64 MiB-aligned glibc heap), ``mmapped`` (one block).
+    """
+
+    start: int
+    end: int
+    kind: str
+    arena: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """An arena, as every allocator has them.
+
+    :param kind: the allocator's word ("main", "thread").
+    :param system_bytes: what it says it took from the system.
+    :param threads: attached threads; None when that could not be found out.
+    """
+
+    index: int
+    address: int
+    kind: str
+    system_bytes: int
+    threads: Optional[tuple[ThreadRef, ...]] = None
+    in_flux: bool = False
+
+
+@dataclass(frozen=True)
+class Heap:
+    """One allocator's heap in one target.
+
+    :param allocator: "glibc", "jemalloc", … with a prefix where there are several.
+    :param charges: who owns which bytes of ``spans``.
+    :param detail: the allocator's own view (``GlibcHeap``), for its own commands.
+    :param remedies: the allocator's advice by finding kind, for neutral analyses.
+    :param findings: what the allocator itself recognised.
+    """
+
+    allocator: str
+    blocks: Blocks
+    arenas: Sequence[Arena]
+    spans: Sequence[Span] = ()
+    charges: Sequence[Charge] = ()
+    evidence: Sequence[Evidence] = ()
+    problems: Sequence[Problem] = ()
+    findings: Sequence[Finding] = ()
+    remedies: dict[str, str] = field(default_factory=dict)
+    complete: bool = True
+    detail: Any = None

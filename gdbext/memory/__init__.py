@@ -1,0 +1,162 @@
+"""Target memory: two methods, and the small readers built on them.
+
+Implementations live beside this file: ``elfcore`` (a core by mmap or pread), ``process`` (a local
+process), ``fake`` (bytes, for tests); ``gdbext.bridge`` adds gdb's own reads.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from dataclasses import dataclass
+from typing import Iterator, Optional, Protocol, Sequence, Union
+
+from gdbext.abi import Abi
+from gdbext.errors import FaultError
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+
+@dataclass(frozen=True)
+class Region:
+    """One mapping of the target, or the part of one that has a single source.
+
+    :param start: first address.
+    :param end: first address after it.
+    :param permissions: ``rwx``, a ``-`` for each that is absent; ``?`` where the core does not say.
+    :param name: file path, ``[heap]``, ``[stack]``, ``[vdso]``, or "" for anonymous memory.
+    :param offset: offset of ``start`` in the file, in bytes.
+    :param source: ``memory`` (live or in the core), ``file`` (read from the file that backs it,
+        build-id checked) or ``absent`` (mapped in the target, its bytes unknown here).
+    """
+
+    start: int
+    end: int
+    permissions: str = "rw-"
+    name: str = ""
+    offset: int = 0
+    source: str = "memory"
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+    @property
+    def readable(self) -> bool:
+        """Whether :meth:`Memory.read` can be expected to deliver it."""
+        return self.source != "absent" and "r" in self.permissions
+
+    @property
+    def writable(self) -> bool:
+        """Whether the target may write to it."""
+        return "w" in self.permissions
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether no file backs it (``[heap]`` and ``[stack]`` count as anonymous)."""
+        return not self.name or self.name.startswith("[")
+
+    def __contains__(self, address: int) -> bool:
+        return self.start <= address < self.end
+
+
+class Memory(Protocol):
+    """What every source of target memory offers. Nothing here writes."""
+
+    def read(self, address: int, size: int) -> Buffer:
+        """Return exactly ``size`` bytes.
+
+        :raises FaultError: when any of them cannot be read.
+        """
+
+    def regions(self) -> Sequence[Region]:
+        """Return the mappings, sorted by address, disjoint; absent ones included."""
+
+
+class RegionIndex:
+    """Finds the region of an address by bisection.
+
+    :param regions: sorted and disjoint.
+    """
+
+    def __init__(self, regions: Sequence[Region]) -> None:
+        self.regions = regions
+        self._starts = [region.start for region in regions]
+
+    def find(self, address: int) -> Optional[Region]:
+        """Return the region that holds ``address``, or None."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0 or address >= self.regions[at].end:
+            return None
+        return self.regions[at]
+
+    def within(self, start: int, end: int) -> Iterator[Region]:
+        """Iterate over the regions that overlap ``start`` to ``end``."""
+        at = max(bisect.bisect_right(self._starts, start) - 1, 0)
+        while at < len(self.regions) and self.regions[at].start < end:
+            if self.regions[at].end > start:
+                yield self.regions[at]
+            at += 1
+
+
+def view(memory: Memory, start: int, size: int) -> Buffer:
+    """Return ``size`` bytes for bulk work: without copying where the memory has a ``view`` method.
+
+    :raises FaultError: as :meth:`Memory.read`.
+    """
+    direct = getattr(memory, "view", None)
+    return direct(start, size) if direct else memory.read(start, size)
+
+
+class Reader:
+    """Typed reads over a memory, in the target's byte order and word size."""
+
+    def __init__(self, memory: Memory, abi: Abi) -> None:
+        self.memory = memory
+        self.abi = abi
+        self._word = struct.Struct(abi.word_format)
+
+    def uint(self, address: int, size: int, reading: str = "memory") -> int:
+        """Read an unsigned integer of ``size`` bytes.
+
+        :param reading: what it is, for the error.
+        :raises FaultError: when it cannot be read.
+        """
+        return int.from_bytes(self.bytes(address, size, reading), self.abi.byteorder)
+
+    def sint(self, address: int, size: int, reading: str = "memory") -> int:
+        """Read a signed integer of ``size`` bytes; errors as :meth:`uint`."""
+        return int.from_bytes(self.bytes(address, size, reading), self.abi.byteorder, signed=True)
+
+    def word(self, address: int, reading: str = "memory") -> int:
+        """Read one pointer-sized unsigned word; errors as :meth:`uint`."""
+        return int(self._word.unpack(self.bytes(address, self._word.size, reading))[0])
+
+    def words(self, address: int, count: int, reading: str = "memory") -> tuple[int, ...]:
+        """Read ``count`` consecutive words; errors as :meth:`uint`."""
+        data = self.bytes(address, count * self._word.size, reading)
+        return struct.unpack(f"{self.abi.order_mark}{count}{self.abi.word_format[-1]}", data)
+
+    def bytes(self, address: int, size: int, reading: str = "memory") -> Buffer:
+        """Read ``size`` bytes; errors as :meth:`uint`."""
+        try:
+            return self.memory.read(address, size)
+        except FaultError as fault:
+            raise FaultError(fault.address, fault.size, reading) from None
+
+    def find_string(self, address: int, limit: int = 4096) -> Optional[str]:
+        """Return the NUL-terminated text at ``address``, or None when there is none within ``limit``.
+
+        Undecodable bytes are shown as ``\\xNN``.
+        """
+        data = b""
+        while len(data) < limit:
+            step = min(256, self.abi.page_size - (address + len(data)) % self.abi.page_size)
+            try:
+                data += bytes(self.memory.read(address + len(data), step))
+            except FaultError:
+                return None
+            if b"\0" in data:
+                return data[: data.index(b"\0")].decode("utf-8", "backslashreplace")
+        return None

@@ -1,0 +1,189 @@
+"""What an analysis returns: frozen dataclasses whose fields say how they are shown.
+
+A field declared with :func:`column` is one column of a table and one key of the JSON object; one
+declared with :func:`table` holds rows; one declared with :func:`line` is a single figure. The
+renderer (``gdbext.render``) reads these declarations and knows nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
+
+
+class Kind(Enum):
+    """How a value is written. ``None`` is "unknown" in every kind: "?" in text, null in JSON."""
+
+    ADDRESS = "address"  # int; 0x… in both
+    BYTES = "bytes"  # int; human in text, exact with --bytes and in JSON
+    COUNT = "count"  # int
+    SHARE = "share"  # float 0..1; per cent in text
+    TEXT = "text"  # str
+    FLAG = "flag"  # bool; yes/no in text
+    THREADS = "threads"  # tuple of ThreadRef
+    OBJECT = "object"  # nested report dataclass, or a list of plain values; JSON as it is
+
+
+@dataclass(frozen=True)
+class Show:
+    """How one field is shown.
+
+    :param label: header in text; None keeps it out of the text.
+    :param json: False keeps it out of the JSON.
+    """
+
+    role: str  # "column", "table", "line"
+    label: Optional[str]
+    kind: Kind = Kind.TEXT
+    json: bool = True
+
+
+def _show(show: Show, default: Any) -> Any:
+    if default is dataclasses.MISSING:
+        return field(metadata={"show": show})
+    return field(default=default, metadata={"show": show})
+
+
+def column(
+    label: Optional[str],
+    kind: Kind = Kind.TEXT,
+    *,
+    json: bool = True,
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """Declare a dataclass field as a column: text header ``label``, JSON key the field's name."""
+    return _show(Show("column", label, kind, json), default)
+
+
+def line(
+    label: Optional[str],
+    kind: Kind = Kind.TEXT,
+    *,
+    json: bool = True,
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """Declare a dataclass field as a single figure, shown as ``label: value``."""
+    return _show(Show("line", label, kind, json), default)
+
+
+def table(
+    title: Optional[str], *, json: bool = True, default: Any = dataclasses.MISSING
+) -> Any:
+    """Declare a dataclass field that holds rows: a sequence of row dataclasses, or :class:`Rows`."""
+    return _show(Show("table", title, Kind.OBJECT, json), default)
+
+
+@dataclass(frozen=True)
+class ThreadRef:
+    """A thread as reports name it."""
+
+    number: Optional[int]
+    lwp: Optional[int]
+    name: Optional[str]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that was not as it should be, with the place.
+
+    :param kind: a word of the closed lists in ``docs/json.md`` ("chunk-size", "absent-memory", …).
+    :param address: where in the target, or None.
+    :param message: one line: what was read, what was expected, what was done about it.
+    :param corruption: whether the target's heap is damaged (against: we could not know).
+    """
+
+    kind: str
+    address: Optional[int]
+    message: str
+    corruption: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why an answer can be believed: which layout, found how, with which checks.
+
+    :param subject: what it is about ("libc", "main_arena", "tcache").
+    :param message: one line.
+    """
+
+    subject: str
+    message: str
+
+
+class Severity(Enum):
+    """How bad a finding is, worst first."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Confidence(Enum):
+    """How sure a finding is."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause that has been recognised.
+
+    :param kind: one of the finding kinds of ``docs/json.md``.
+    :param bytes: memory it costs, or None where that is not its measure.
+    :param waiters: threads it holds up, or None.
+    :param summary: one sentence with the numbers.
+    :param evidence: lines that let a reader check it.
+    :param remedy: what to do, naming the tunable.
+    """
+
+    kind: str
+    severity: Severity
+    confidence: Confidence
+    summary: str
+    bytes: Optional[int] = None
+    waiters: Optional[int] = None
+    evidence: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+class Rows:
+    """Rows that are made while they are printed, with their number known beforehand or not.
+
+    :param make: returns a fresh iterator of row dataclasses; called once per rendering.
+    :param row_type: the row's dataclass.
+    :param total: how many there are, or None where only walking tells.
+    """
+
+    def __init__(
+        self, make: Callable[[], Iterable[Any]], row_type: type, total: Optional[int]
+    ) -> None:
+        self._make = make
+        self.row_type = row_type
+        self.total = total
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._make())
+
+
+@dataclass(frozen=True)
+class Report:
+    """One command's answer.
+
+    :param data: a dataclass declared with :func:`column`, :func:`line` and :func:`table`.
+    :param complete: False when the walk was interrupted, out of time or met absent memory.
+    :param notes: lines for the text rendering only.
+    """
+
+    data: Any
+    evidence: Sequence[Evidence] = ()
+    problems: Sequence[Problem] = ()
+    complete: bool = True
+    notes: Sequence[str] = ()
+    findings: bool = False  # whether the shell program exits 1
+
+
+Settings = Mapping[str, int]
