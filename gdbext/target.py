@@ -7,6 +7,7 @@ without gdb, and over bytes in a test.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Mapping, Optional, Protocol, Sequence
 
 from gdbext.abi import Abi
@@ -147,12 +148,12 @@ class Target:
     auxv: Mapping[int, int] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
 
-    @property
+    @cached_property
     def reader(self) -> Reader:
         """Typed reads over the memory."""
         return Reader(self.memory, self.abi)
 
-    @property
+    @cached_property
     def index(self) -> RegionIndex:
         """The regions, searchable by address."""
         return RegionIndex(self.memory.regions())

@@ -21,6 +21,9 @@ U8 = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 
+NO_ARENA = 0xFFFFFFFF
+
+
 class State(IntEnum):
     """What a block is. The names are those that reports print (lower case)."""
 
@@ -60,7 +63,7 @@ class Blocks:
     :param address: user pointer.
     :param size: usable bytes.
     :param state: a :class:`State`.
-    :param owner: index into :attr:`Heap.arenas`.
+    :param owner: index into :attr:`Heap.arenas`, or :data:`NO_ARENA`.
     """
 
     address: U64
@@ -175,6 +178,8 @@ class Heap:
     :param detail: the allocator's own view (``GlibcHeap``), for its own commands.
     :param remedies: the allocator's advice by finding kind, for neutral analyses.
     :param findings: what the allocator itself recognised.
+    :param largest_block: usable bytes of the largest block that is cut from a shared span; larger
+        ones get a mapping of their own (glibc's ``mp_.mmap_threshold``). None when unknown.
     """
 
     allocator: str
@@ -188,3 +193,4 @@ class Heap:
     remedies: dict[str, str] = field(default_factory=dict)
     complete: bool = True
     detail: Any = None
+    largest_block: Optional[int] = None

@@ -1,0 +1,1 @@
+"""ptmalloc, glibc's allocator: finding it, walking it, checking it."""

@@ -1,0 +1,248 @@
+"""The whole glibc heap of a target, put together.
+
+Walk all arenas; follow all free lists; where the walk met damage, walk again with the listed chunks as
+landmarks; only then find the thread caches, which are recognised among known chunks; then mark states.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.errors import FaultError
+from gdbext.heap.glibc.convert import blocks_of
+from gdbext.heap.glibc.find import find_arenas, find_safe_linking, find_tcaches, find_thread_arenas
+from gdbext.heap.glibc.lists import FreeList, Links, read_bins, read_fastbins
+from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
+from gdbext.heap.glibc.mmapped import find_mmapped
+from gdbext.heap.glibc.segments import (
+    Interval,
+    MainArena,
+    find_heaps as find_heap_infos,
+    read_arena,
+    thread_segments,
+)
+from gdbext.heap.glibc.sizes import sizes_for
+from gdbext.heap.glibc.tcache import check_shared, read_cache
+from gdbext.heap.glibc.view import ArenaView, GlibcHeap
+from gdbext.heap.glibc.walk import Chunks, Segment, join_chunks, walk_segment
+from gdbext.heap.model import U32
+from gdbext.progress import Progress
+from gdbext.report import Problem
+from gdbext.target import Target
+
+
+def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
+    """Read the ptmalloc heap of a target, or return None when it has none.
+
+    An interrupt ends the reading early; what is there then is returned with ``complete`` False.
+    """
+    location = find_arenas(target, progress)
+    if location is None:
+        return None
+    heap = GlibcHeap(target, location, sizes_for(target.abi, location.alignment))
+    builder = _Builder(heap, progress)
+    try:
+        builder.run()
+    except KeyboardInterrupt:
+        heap.complete = False
+        heap.problems.append(Problem("interrupted", None, "interrupted; arenas not reached are missing"))
+        builder.salvage()
+    return heap
+
+
+class _Builder:
+    def __init__(self, heap: GlibcHeap, progress: Progress) -> None:
+        self.heap, self.progress = heap, progress
+        self.target, self.location, self.sizes = heap.target, heap.location, heap.sizes
+
+    def run(self) -> None:
+        """Take all steps, in the one order in which each has what it needs."""
+        self._walk_arenas()
+        self._walk_old_mappings()
+        chunks, owner = self._columns()
+        self._read_lists(chunks)
+        if self._damaged():
+            self._walk_again()
+            chunks, owner = self._columns()
+            self._read_lists(chunks)
+        self.progress.at("thread caches", 0, None)
+        self._read_caches(chunks)
+        self._attach_threads()
+        self.progress.at("mmapped chunks", 0, None)
+        self._find_mmapped()
+        self._mark(chunks, owner)
+
+    def salvage(self) -> None:
+        """After an interrupt: the blocks of what has been walked."""
+        chunks, owner = self._columns()
+        self._mark(chunks, owner)
+
+    def _walk_arenas(self) -> None:
+        total = len(self.location.arenas)
+        for index in range(total):
+            self.progress.at("arenas", index, total)
+            try:
+                head = read_arena(self.target, self.location, index)
+            except FaultError as fault:
+                message = f"arena {self.location.arenas[index]:#x}: {fault}"
+                self.heap.problems.append(Problem("absent-memory", fault.address, message))
+                continue
+            view = ArenaView(head)
+            self.heap.arenas.append(view)
+            for segment in self._segments(view):
+                view.walked.append(walk_segment(self.target, self.sizes, segment))
+
+    def _segments(self, view: ArenaView) -> List[Segment]:
+        if view.head.kind == "main":
+            return self._main_segments(view)
+        view.heaps, problems = find_heap_infos(self.target, self.location, view.head)
+        view.problems += problems
+        return thread_segments(self.target, self.location, self.sizes, view.head, view.heaps)
+
+    def _main_segments(self, view: ArenaView) -> List[Segment]:
+        try:
+            segments = MainArena(self.target, self.location, self.sizes, view.head).segments()
+        except FaultError as fault:
+            message = f"main arena: {fault}; its chunks are unknown"
+            view.problems.append(Problem("absent-memory", fault.address, message))
+            return []
+        if not any(segment.top is not None for segment in segments) and view.head.system_mem:
+            message = f"top of the main arena is {view.head.top:#x}, in no memory that malloc has"
+            absent = self._absent(view.head.top)
+            kind = "absent-memory" if absent else "top-address"
+            view.problems.append(Problem(kind, view.head.top, message, corruption=not absent))
+        return segments
+
+    def _absent(self, address: int) -> bool:
+        region = self.target.index.find(address)
+        return region is not None and region.source == "absent"
+
+    def _walk_old_mappings(self) -> None:
+        """Where the main arena's segments do not add up: mappings that took brk's place."""
+        view = next((view for view in self.heap.arenas if view.head.kind == "main"), None)
+        if view is None:
+            return
+        missing = view.head.system_mem - view.walked_bytes - view.skipped_bytes
+        if missing <= 0:
+            return
+        finder = MainArena(self.target, self.location, self.sizes, view.head)
+        for segment in finder.for_each_old_mapping(self._claimed(), missing):
+            view.walked.append(walk_segment(self.target, self.sizes, segment))
+
+    def _claimed(self) -> List[Interval]:
+        claimed = [
+            (walked.segment.start, walked.end) for view in self.heap.arenas for walked in view.walked
+        ]
+        for view in self.heap.arenas:
+            claimed += [(info.address, info.address + info.mprotect_size) for info in view.heaps]
+        return claimed
+
+    def _columns(self) -> Tuple[Chunks, U32]:
+        """Return the chunks of all arenas, sorted, with the position of each one's arena."""
+        parts, owners = [], []
+        for position, view in enumerate(self.heap.arenas):
+            for walked in view.walked:
+                parts.append(walked.chunks)
+                owners.append(np.full(walked.chunk_count, position, np.uint32))
+        chunks = join_chunks(parts)
+        owner = np.concatenate(owners) if owners else np.empty(0, np.uint32)
+        if np.all(chunks.address[1:] > chunks.address[:-1]):
+            return chunks, owner
+        order = np.argsort(chunks.address, kind="stable")
+        columns = (chunks.address, chunks.size, chunks.flags, chunks.free)
+        return Chunks(*(column[order] for column in columns)), owner[order]
+
+    def _read_lists(self, chunks: Chunks) -> None:
+        free = chunks.free
+        links = Links(self.target, self.sizes, chunks.address[free], chunks.size[free])
+        self.heap.safe_linking = find_safe_linking(self.target, self.location)
+        for view in self.heap.arenas:
+            self.progress.at("free lists", view.head.index, len(self.heap.arenas))
+            view.lists = read_bins(self.target, self.location, view.head, links)
+            view.lists += read_fastbins(
+                self.target, self.location, self.sizes, view.head, self.heap.safe_linking
+            )
+
+    def _damaged(self) -> bool:
+        return any(
+            problem.kind == "chunk-size"
+            for view in self.heap.arenas
+            for walked in view.walked
+            for problem in walked.problems
+        )
+
+    def _walk_again(self) -> None:
+        known = {
+            chunk
+            for view in self.heap.arenas
+            for free_list in view.lists
+            for chunk in free_list.chunks
+        }
+        for view in self.heap.arenas:
+            view.walked = [
+                walk_segment(self.target, self.sizes, walked.segment, known) if walked.problems else walked
+                for walked in view.walked
+            ]
+
+    def _read_caches(self, chunks: Chunks) -> None:
+        used = ~chunks.free
+        found, problems = find_tcaches(
+            self.target, self.location, chunks.address[used], chunks.size[used]
+        )
+        self.heap.problems += problems
+        for at in found:
+            try:
+                cache = read_cache(self.target, self.location, self.sizes, at, self.heap.safe_linking)
+            except FaultError as fault:
+                message = f"tcache at {at.address:#x}: {fault}"
+                self.heap.problems.append(Problem("absent-memory", fault.address, message))
+                continue
+            self.heap.caches.append(cache)
+            self.heap.problems += cache.problems
+        self.heap.problems += check_shared(self.heap.caches)
+
+    def _attach_threads(self) -> None:
+        attached = find_thread_arenas(self.target, self.location)
+        self.heap.thread_arenas = attached
+        if attached is None:
+            return
+        for view in self.heap.arenas:
+            view.threads = tuple(
+                thread.ref
+                for thread in self.target.threads
+                if attached.get(thread.number) == view.head.address
+            )
+
+    def _find_mmapped(self) -> None:
+        claimed = self._claimed()
+        census = find_mmapped(self.target, self.location, self.sizes, claimed)
+        if census.problems:
+            stacks = _stacks(self.target)
+            without = find_mmapped(self.target, self.location, self.sizes, claimed + stacks)
+            census = without if not without.problems else census
+        self.heap.mmapped = census
+
+    def _mark(self, chunks: Chunks, owner: U32) -> None:
+        lists: List[Sequence[FreeList]] = [view.lists for view in self.heap.arenas]
+        flux = [view.head.in_flux for view in self.heap.arenas]
+        main = next((at for at, v in enumerate(self.heap.arenas) if v.head.kind == "main"), -1)
+        state, problems = mark_states(chunks, owner, lists, self.heap.caches)
+        problems += check_unlisted(chunks, owner, state, flux)
+        problems += check_flags(chunks, owner, state, main)
+        self.heap.problems += problems
+        self.heap.blocks = blocks_of(self.heap, chunks, state, owner)
+        for view in self.heap.arenas:
+            for walked in view.walked:
+                walked.release()
+
+
+def _stacks(target: Target) -> List[Interval]:
+    """Return the regions that threads have their stacks in."""
+    stacks = []
+    for thread in target.threads:
+        region = None if thread.stack_pointer is None else target.index.find(thread.stack_pointer)
+        if region is not None:
+            stacks.append((region.start, region.end))
+    return stacks

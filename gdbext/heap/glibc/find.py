@@ -1,0 +1,315 @@
+"""Finds ptmalloc in a target: ``main_arena``, the other arenas, ``mp_`` and the layouts that fit.
+
+Order of evidence: names and types from files whose build-id is the target's own (``find_symbols``),
+held to the same invariants as everything else; then structure alone (``find_structural``). Where libc's
+data is not in the core, the thread arenas are still found by their heaps and ``main_arena`` is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional, Sequence
+
+from gdbext.heap.glibc.find_par import Par, find_par, sbrk_bases, weigh_par
+from gdbext.heap.glibc.find_structural import (
+    Candidate,
+    HeapSeen,
+    choose_heap_info,
+    choose_heap_max,
+    find_bin_arenas,
+    find_heap_infos,
+    fit_arena,
+    fit_layout,
+    is_first,
+)
+from gdbext.heap.glibc.find_symbols import Named, find_named
+from gdbext.heap.glibc.invariants import Probe, follow_ring
+from gdbext.heap.glibc.layouts import (
+    TcacheLayout,
+    alignments,
+    fastbin_count,
+    heap_infos,
+    malloc_pars,
+    tcache_layouts,
+)
+from gdbext.heap.glibc.location import Location
+from gdbext.heap.glibc.sizes import sizes_for
+from gdbext.layout import StructLayout
+from gdbext.progress import Progress
+from gdbext.report import Evidence, Problem
+from gdbext.target import Target
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A main arena, or where there is none, the thread arena that speaks for all.
+
+    :param main: whether ``best`` is the main arena.
+    :param named: its libc's symbols, when it was found by them.
+    :param par: its ``mp_``, or None.
+    """
+
+    best: Candidate
+    main: bool
+    named: Optional[Named] = None
+    par: Optional[Par] = None
+
+
+@dataclass
+class Notes:
+    """What is gathered on the way."""
+
+    evidence: list[Evidence] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def found(self, subject: str, message: str) -> None:
+        """Add evidence."""
+        self.evidence.append(Evidence(subject, message))
+
+    def doubt(self, kind: str, address: Optional[int], message: str, corruption: bool = False) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(kind, address, message, corruption))
+
+
+def find_arenas(target: Target, progress: Progress) -> Optional[Location]:
+    """Return where ptmalloc is and by which layouts, or None when the target does not use it.
+
+    A libc whose malloc nobody has called (another allocator took its place) counts as not used.
+    """
+    probe, notes = Probe(target), Notes()
+    origin = _by_name(probe, notes) or _by_structure(probe, notes, progress)
+    heaps = find_heap_infos(probe, 4 * _hp_pagesize(probe, origin))
+    origin = origin or _by_heaps(probe, notes, heaps)
+    return _locate(probe, notes, origin, heaps) if origin is not None else None
+
+
+# -- the main arena ---------------------------------------------------------------------------------
+
+
+def _by_name(probe: Probe, notes: Notes) -> Optional[Origin]:
+    named, problems = find_named(probe.target)
+    notes.problems += problems
+    origins = []
+    for name in named:
+        fit = _fit_named(probe, notes, name)
+        if fit is not None:
+            origins.append(Origin(fit, True, name, _par_of_name(probe, notes, name, fit)))
+    return _choose(probe, notes, origins)
+
+
+def _fit_named(probe: Probe, notes: Notes, named: Named) -> Optional[Candidate]:
+    """Return the arena under the layout of its debug info, else under the table that fits; or None."""
+    layout, address = named.structs.get("malloc_state"), named.main_arena
+    if layout is None:
+        return fit_arena(probe, address)
+    fit = fit_layout(probe, address, layout, _alignment_of(probe, layout))
+    if fit is None and probe.find_word(address) is None:
+        notes.doubt("absent-memory", address, f"main_arena at {address:#x}, known by name, cannot be read")
+    elif fit is None and any(probe.find_words(address, layout.size // probe.abi.pointer_size) or ()):
+        _doubt_named(probe, notes, named, layout)
+    return fit
+
+
+def _doubt_named(probe: Probe, notes: Notes, named: Named, layout: StructLayout) -> None:
+    """Say that the debug info's arena breaks the invariants, unless it only was never used."""
+    bins = probe.find_words(named.main_arena + layout.offset("bins"), 2)
+    if bins != (0, 0):
+        message = f"main_arena at {named.main_arena:#x} by debug info breaks malloc's invariants: not believed"
+        notes.doubt("wrong-debug-info", named.main_arena, message)
+
+
+def _alignment_of(probe: Probe, layout: StructLayout) -> int:
+    """Return ``MALLOC_ALIGNMENT`` as the number of fastbins tells it, else the ABI's first."""
+    choices = alignments(probe.abi)
+    if "fastbinsY" in layout:
+        for alignment in choices:
+            if fastbin_count(sizes_for(probe.abi, alignment)) == layout.member("fastbinsY").count:
+                return alignment
+    return choices[0]
+
+
+def _by_structure(probe: Probe, notes: Notes, progress: Progress) -> Optional[Origin]:
+    origins = []
+    for fit in find_bin_arenas(probe, progress):
+        if not _in_heap(probe, fit.address):
+            origins.append(Origin(fit, True, None, find_par(probe, fit.address, fit.layout)))
+    return _choose(probe, notes, origins)
+
+
+def _in_heap(probe: Probe, address: int) -> bool:
+    """Whether a ``heap_info`` directly before ``address`` names it: a thread arena."""
+    sizes = {info.size for alignment in alignments(probe.abi) for info in heap_infos(probe.abi, alignment)}
+    return any(probe.find_word(address - size) == address for size in sizes)
+
+
+def _choose(probe: Probe, notes: Notes, origins: Sequence[Origin]) -> Optional[Origin]:
+    """Return the main arena that is used most; the others that are used become problems."""
+    used = [origin for origin in origins if _is_used(probe, origin)]
+    used.sort(key=lambda origin: (origin.best.check.system_mem, len(origin.best.ring.arenas)))
+    for other in used[:-1]:
+        best = other.best
+        message = f"another main_arena at {best.address:#x} holds {best.check.system_mem} bytes: not analysed"
+        notes.doubt("several-heaps", best.address, message)
+    return used[-1] if used else None
+
+
+def _is_used(probe: Probe, origin: Origin) -> bool:
+    best, par = origin.best, origin.par
+    if best.check.system_mem or len(best.ring.arenas) > 1:
+        return True
+    return par is not None and bool(probe.find_member(par.layout, par.address, "n_mmaps"))
+
+
+def _by_heaps(probe: Probe, notes: Notes, heaps: Sequence[HeapSeen]) -> Optional[Origin]:
+    """Where the data segments are not in the core: the thread arena that fits best."""
+    arenas = {heap.arena for heap in heaps if is_first(probe, heap)}
+    fits = [fit for fit in (fit_arena(probe, arena) for arena in sorted(arenas)) if fit is not None]
+    if not fits:
+        return None
+    message = "main_arena is not in what the target holds of its data segments: thread arenas only"
+    notes.doubt("no-main-arena", None, message)
+    return Origin(max(fits, key=lambda fit: fit.rank), False)
+
+
+# -- mp_ ----------------------------------------------------------------------------------------------
+
+
+def _par_of_name(probe: Probe, notes: Notes, named: Named, fit: Candidate) -> Optional[Par]:
+    if named.malloc_par is None:
+        return find_par(probe, fit.address, fit.layout)
+    typed = named.structs.get("malloc_par")
+    layouts = malloc_pars(probe.abi) if typed is None else (typed,)
+    bases = sbrk_bases(probe, fit.address, fit.layout)
+    scores = [(weigh_par(probe, named.malloc_par, layout, bases), layout) for layout in layouts]
+    known = [Par(named.malloc_par, layout, score) for score, layout in scores if score is not None]
+    if known:
+        return max(known, key=lambda par: par.score)
+    message = f"mp_ at {named.malloc_par:#x} by symbol breaks malloc's invariants: its figures are not used"
+    notes.doubt("malloc-par", named.malloc_par, message)
+    return None
+
+
+def _hp_pagesize(probe: Probe, origin: Optional[Origin]) -> int:
+    """Return ``mp_.hp_pagesize``: 0 where huge pages are not in use or not known to be."""
+    par = origin.par if origin is not None else None
+    if par is None or "hp_pagesize" not in par.layout:
+        return 0
+    return probe.find_member(par.layout, par.address, "hp_pagesize") or 0
+
+
+# -- everything together ------------------------------------------------------------------------------
+
+
+def _locate(probe: Probe, notes: Notes, origin: Origin, heaps: Sequence[HeapSeen]) -> Location:
+    best, named, par = origin.best, origin.named, origin.par
+    structs = named.structs if named is not None else {}
+    seen_info = choose_heap_info(probe, heaps, best.alignment)
+    info = structs.get("heap_info") or seen_info or _likely_heap_info(probe, best, par)
+    arenas = _all_arenas(probe, notes, origin, heaps)
+    heap_max = choose_heap_max(probe, heaps, _hp_pagesize(probe, origin))
+    caches = _open_tcaches(probe, best.layout, info, par, named.tcache if named is not None else None)
+    _tell(probe, notes, origin, heaps, info, heap_max, caches)
+    return Location(
+        main_arena=best.address if origin.main else None,
+        arenas=arenas,
+        malloc_par=par.address if par is not None else None,
+        malloc_state=best.layout,
+        heap_info=info,
+        malloc_par_layout=par.layout if par is not None else None,
+        tcache_layouts=caches,
+        heap_max=heap_max,
+        alignment=best.alignment,
+        evidence=tuple(notes.evidence),
+        problems=tuple(notes.problems),
+        trusted_debug=named is not None,
+    )
+
+
+def _likely_heap_info(probe: Probe, best: Candidate, par: Optional[Par]) -> StructLayout:
+    """Where there is no heap to tell: newer than 2.35 as far as the other structures are."""
+    newer, older = heap_infos(probe.abi, best.alignment)
+    if par is not None:
+        return newer if "hp_pagesize" in par.layout else older
+    return newer if "have_fastchunks" in best.layout or "fastbinsY" not in best.layout else older
+
+
+def _all_arenas(
+    probe: Probe, notes: Notes, origin: Origin, heaps: Sequence[HeapSeen]
+) -> tuple[int, ...]:
+    """Return the ring, and the arenas of heaps that it does not reach."""
+    ring = origin.best.ring
+    first = {heap.arena for heap in heaps if is_first(probe, heap)}
+    members = [arena for arena in ring.arenas if origin.main or arena in first]
+    if not ring.closed and origin.main:
+        message = f"next of the arena at {ring.broken_at:#x} does not lead back to main_arena"
+        notes.doubt("arena-ring", ring.broken_at, message, corruption=True)
+        members = [arena for arena in members if arena == origin.best.address or arena in first]
+    for arena in sorted(first - set(members)):
+        if _belongs(probe, origin, arena):
+            members.append(arena)
+            if origin.main:
+                message = f"arena at {arena:#x} has a heap but is not in the ring of arenas: added"
+                notes.doubt("arena-ring", arena, message, corruption=True)
+    return tuple(members)
+
+
+def _belongs(probe: Probe, origin: Origin, arena: int) -> bool:
+    """Whether an arena is one by the same layout, and no other libc's ring has it."""
+    fit = fit_layout(probe, arena, origin.best.layout, origin.best.alignment)
+    if fit is None:
+        return False
+    others = follow_ring(probe, arena, origin.best.layout)
+    return not others.closed or origin.best.address in others.arenas or not origin.main
+
+
+def _open_tcaches(
+    probe: Probe,
+    state: StructLayout,
+    info: StructLayout,
+    par: Optional[Par],
+    known: Optional[TcacheLayout],
+) -> tuple[TcacheLayout, ...]:
+    """Return the thread caches that can stand beside the other structures, likeliest first."""
+    if known is not None:
+        return (known,)
+    if par is not None and "tcache_bins" not in par.layout:
+        return ()
+    down, wide, narrow, plain = tcache_layouts(probe.abi)
+    if "fastbinsY" not in state:
+        return (down,)
+    if "pagesize" in info or (par is not None and "hp_pagesize" in par.layout):
+        return _in_order(probe, par, wide, down)
+    return (wide, plain, narrow) if "have_fastchunks" in state else (plain,)
+
+
+def _in_order(
+    probe: Probe, par: Optional[Par], wide: TcacheLayout, down: TcacheLayout
+) -> tuple[TcacheLayout, ...]:
+    """Since 2.42 the default of ``tcache_max_bytes`` is one beyond the largest small size."""
+    largest = probe.find_member(par.layout, par.address, "tcache_max_bytes") if par is not None else None
+    return (down, wide) if largest is not None and largest % 2 else (wide, down)
+
+
+def _tell(
+    probe: Probe,
+    notes: Notes,
+    origin: Origin,
+    heaps: Sequence[HeapSeen],
+    info: StructLayout,
+    heap_max: int,
+    caches: Sequence[TcacheLayout],
+) -> None:
+    best, par, named = origin.best, origin.par, origin.named
+    how = f"by symbol of build-id {named.build_id}" if named is not None else "by structure"
+    what = "main_arena" if origin.main else "thread arena"
+    ring = f"ring of {len(best.ring.arenas)} arenas {'closes' if best.ring.closed else 'does not close'}"
+    layout = best.layout.origin
+    notes.found("main_arena", f"{what} at {best.address:#x} {how}, layout {layout}; {best.check}; {ring}")
+    if par is not None:
+        notes.found("mp_", f"at {par.address:#x}, layout {par.layout.origin}; {par.score} members as expected")
+    elif origin.main:
+        message = "mp_ was not found: mmapped blocks cannot be reconciled, nor where brk began"
+        notes.doubt("malloc-par", None, message)
+    notes.found("heap_info", f"{len(heaps)} heaps of up to {heap_max >> 20} MiB, layout {info.origin}")
+    names = ", ".join(dict.fromkeys(cache.struct.origin for cache in caches)) or "none"
+    notes.found("tcache", f"layouts possible: {names}")

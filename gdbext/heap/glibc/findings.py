@@ -1,0 +1,66 @@
+"""What ptmalloc itself can be blamed for: an arena for every thread that hardly uses it."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+from gdbext.heap.glibc.tally import Tally, tally_arenas
+from gdbext.heap.glibc.view import ArenaView, GlibcHeap
+from gdbext.report import Confidence, Finding, Severity
+
+FEWEST_ARENAS = 8  # beside the main one; fewer are what any threaded program has
+EMPTY_SHARE = 0.5  # of system memory in use, below which arenas count as hardly used
+SHOWN = 5
+
+REMEDY = (
+    "Cap the arenas: MALLOC_ARENA_MAX=2 in the environment, mallopt(M_ARENA_MAX, 2), or"
+    " GLIBC_TUNABLES=glibc.malloc.arena_max=2 (default 8 x cores). malloc_trim(0) returns free pages"
+    " of all arenas now, but not their tops. A thread pool with fewer threads, or jemalloc, also helps."
+)
+
+
+def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
+    """Return the finding when many thread arenas hold mostly free memory, else None.
+
+    Bytes are what those arenas hold beyond what is in use in them. Settings decide later whether
+    that is worth telling.
+    """
+    pairs = [(v, t) for v, t in zip(heap.arenas, tally_arenas(heap)) if v.head.kind == "thread"]
+    system = sum(view.head.system_mem for view, _ in pairs)
+    used = sum(tally.in_use_bytes for _, tally in pairs)
+    if len(pairs) < FEWEST_ARENAS or not system or used / system >= EMPTY_SHARE:
+        return None
+    stranded = [view for view, _ in pairs if view.head.attached == 0]
+    summary = (
+        f"{len(pairs)} thread arenas hold {system} bytes and use {used} of them"
+        f" ({100 * used / system:.1f} %); {system - used} bytes are free inside them"
+    )
+    return Finding(
+        "arena-proliferation",
+        Severity.WARNING,
+        Confidence.HIGH if heap.complete else Confidence.MEDIUM,
+        summary,
+        bytes=system - used,
+        evidence=tuple(_evidence(heap, pairs, len(stranded))),
+        remedy=REMEDY,
+    )
+
+
+def _evidence(
+    heap: GlibcHeap, pairs: List[Tuple[ArenaView, Tally]], stranded: int
+) -> List[str]:
+    largest = sorted(pairs, key=lambda pair: -pair[0].head.system_mem)[:SHOWN]
+    lines = [
+        f"arena {view.head.address:#x}: system {view.head.system_mem}, in use {tally.in_use_bytes},"
+        f" cached {tally.tcache_bytes}, in bins {tally.bins_bytes}, top {tally.top_bytes},"
+        f" {view.head.attached} threads"
+        for view, tally in largest
+    ]
+    heaps = sum(len(view.heaps) for view, _ in pairs)
+    lines.append(
+        f"{heaps} heaps reserve {heaps * heap.location.heap_max} bytes of address space"
+        f" ({heap.location.heap_max >> 20} MiB each)"
+    )
+    if stranded:
+        lines.append(f"{stranded} of the arenas have no thread attached any more")
+    return lines

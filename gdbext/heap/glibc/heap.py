@@ -1,0 +1,52 @@
+"""glibc's heap as the neutral model sees it."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+from gdbext.heap.glibc.build import read_heap
+from gdbext.heap.glibc.check import check_heap
+from gdbext.heap.glibc.convert import Charges, spans_of
+from gdbext.heap.glibc.findings import find_arena_proliferation
+from gdbext.heap.glibc.view import GlibcHeap
+from gdbext.heap.model import Arena, Heap
+from gdbext.progress import Progress
+from gdbext.target import Target
+
+REMEDIES: Dict[str, str] = {
+    "fragmentation": "Free memory below live blocks goes back only page by page: malloc_trim(0) returns the "
+    "whole pages now. To keep it from coming back, give long-lived blocks their own place (allocate them "
+    "first, or from a pool), or lower M_MMAP_THRESHOLD (mallopt, or GLIBC_TUNABLES="
+    "glibc.malloc.mmap_threshold=131072) so that large buffers get mappings of their own.",
+    "shrink-realloc": "A large buffer that realloc shrinks keeps its place, and what is cut off stays below "
+    "later blocks. Copy the result into a new small block and free the buffer, or give large buffers mappings "
+    "of their own: GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072, which also stops the threshold from growing.",
+}
+
+
+def find_heaps(target: Target, progress: Progress) -> List[Heap]:
+    """Return the glibc heap of a target as a list of one, or of none."""
+    heap = read_heap(target, progress)
+    return [] if heap is None else [neutral(heap)]
+
+
+def neutral(heap: GlibcHeap) -> Heap:
+    """Return the neutral view of a glibc heap."""
+    arenas = [
+        Arena(position, v.head.address, v.head.kind, v.head.system_mem, v.threads, v.head.in_flux)
+        for position, v in enumerate(heap.arenas)
+    ]
+    finding = find_arena_proliferation(heap)
+    return Heap(
+        "glibc",
+        heap.blocks,
+        arenas,
+        spans_of(heap),
+        Charges(heap),
+        heap.location.evidence,
+        check_heap(heap),
+        (finding,) if finding else (),
+        dict(REMEDIES),
+        heap.complete,
+        heap,
+    )

@@ -1,0 +1,114 @@
+"""What state every chunk is in: from complete free lists, never from a prefix of one."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.heap.glibc.lists import FreeList
+from gdbext.heap.glibc.rows import rows_of
+from gdbext.heap.glibc.sizes import IS_MMAPPED, NON_MAIN_ARENA
+from gdbext.heap.glibc.tcache import Cache
+from gdbext.heap.glibc.walk import Chunks
+from gdbext.heap.model import U8, U32, State
+from gdbext.report import Problem
+
+_STATE_OF = {
+    "fastbin": State.FASTBIN,
+    "unsorted": State.UNSORTED,
+    "small": State.SMALL,
+    "large": State.LARGE,
+}
+
+
+def mark_states(
+    chunks: Chunks, owner: U32, lists: Sequence[Sequence[FreeList]], caches: Sequence[Cache]
+) -> Tuple[U8, List[Problem]]:
+    """Return the state of every chunk, and what the lists and the chunks disagree about.
+
+    :param chunks: of all arenas, sorted by address.
+    :param owner: arena index of each.
+    :param lists: the free lists of each arena, by arena index.
+    """
+    state = np.where(chunks.free, np.uint8(State.FREE), np.uint8(State.IN_USE)).astype(np.uint8)
+    problems: List[Problem] = []
+    for arena, free_lists in enumerate(lists):
+        for free_list in free_lists:
+            problems += _mark_list(chunks, owner, state, arena, free_list)
+    for cache in caches:
+        for one in cache.classes:
+            place = f"{cache.label}, class {one.index}"
+            problems += _mark(chunks, state, one.chunks, State.TCACHE, place)
+    return state, problems
+
+
+def _mark_list(
+    chunks: Chunks, owner: U32, state: U8, arena: int, free_list: FreeList
+) -> List[Problem]:
+    kind = _STATE_OF[free_list.kind]
+    place = f"{free_list.kind} bin {free_list.index}"
+    problems = _mark(chunks, state, free_list.chunks, kind, place)
+    rows = rows_of(chunks.address, np.array(free_list.chunks, np.uint64))
+    for row in rows[rows >= 0][owner[rows[rows >= 0]] != arena].tolist():
+        chunk = int(chunks.address[row])
+        message = f"{place}: chunk {chunk:#x} lies in another arena"
+        problems.append(Problem("bin-arena", chunk, message, corruption=True))
+    return problems
+
+
+def _mark(
+    chunks: Chunks, state: U8, members: Sequence[int], kind: State, place: str
+) -> List[Problem]:
+    """Set the state of a list's chunks; a problem for each that cannot be what the list says."""
+    rows = rows_of(chunks.address, np.array(members, np.uint64))
+    problems = [
+        Problem("list-chunk", chunk, f"{place} holds {chunk:#x}, where no chunk begins", corruption=True)
+        for chunk, row in zip(members, rows.tolist())
+        if row < 0
+    ]
+    found = rows[rows >= 0]
+    binned = kind in (State.UNSORTED, State.SMALL, State.LARGE)
+    expected = State.FREE if binned else State.IN_USE
+    for row in found[state[found] != expected].tolist():
+        chunk = int(chunks.address[row])
+        if state[row] == kind:
+            continue  # twice in one list: the list's own problem
+        message = f"{place} holds {chunk:#x}, which is also {State(int(state[row])).label}"
+        corrupt_kind = "bin-in-use" if state[row] in (State.IN_USE, State.FREE) else "double-free"
+        problems.append(Problem(corrupt_kind, chunk, message, corruption=True))
+    state[found] = kind
+    return problems
+
+
+def check_unlisted(chunks: Chunks, owner: U32, state: U8, in_flux: Sequence[bool]) -> List[Problem]:
+    """Return a problem for each chunk that is free by its neighbour but on no list.
+
+    In an arena that a thread holds locked that is a chunk on its way, not damage.
+    """
+    problems = []
+    for row in np.flatnonzero(state == State.FREE).tolist():
+        flux = in_flux[int(owner[row])]
+        chunk, size = int(chunks.address[row]), int(chunks.size[row])
+        why = "; its arena is in flux" if flux else ""
+        message = f"chunk of {size} bytes is marked free by the chunk after it but is on no list{why}"
+        problems.append(Problem("free-unlisted", chunk, message, corruption=not flux))
+    return problems
+
+
+def check_flags(chunks: Chunks, owner: U32, state: U8, main: int) -> List[Problem]:
+    """Return a problem for each chunk in use whose flag bits do not fit its arena.
+
+    :param main: index of the main arena, or -1.
+    """
+    used = state == State.IN_USE
+    thread_flag = (chunks.flags & NON_MAIN_ARENA) != 0
+    wrong = used & (thread_flag != (owner != main))
+    mapped = (chunks.flags & IS_MMAPPED) != 0
+    problems = []
+    for row in np.flatnonzero(wrong | mapped).tolist():
+        chunk = int(chunks.address[row])
+        flag = "IS_MMAPPED" if mapped[row] else "NON_MAIN_ARENA"
+        message = f"flag bits are {int(chunks.flags[row])}: {flag} does not fit a chunk of this arena"
+        problems.append(Problem("chunk-flags", chunk, message, corruption=True))
+    return problems

@@ -1,0 +1,167 @@
+"""What ``malloc_trim(0)`` would give back, and what keeps the rest.
+
+Mirrors malloc/malloc.c, ``mtrim`` and ``systrim`` (2.23 to 2.44): fastbins are consolidated first; then, in every
+arena, the whole pages inside each free chunk behind a ``struct malloc_chunk`` are returned; of the main arena's
+top all but ``MINSIZE`` is. Tops of thread arenas and thread caches stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+import numpy as np
+
+from gdbext.heap.glibc.view import ArenaView, GlibcHeap
+from gdbext.heap.model import U64, State
+from gdbext.report import Kind, Rows, column, line, table
+
+FREE = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
+LIVE = (State.IN_USE, State.TCACHE)
+CHUNK_WORDS = 6  # sizeof (struct malloc_chunk), in words
+
+
+@dataclass(frozen=True)
+class Trimmable:
+    """Bytes that ``malloc_trim(0)`` would return of one arena.
+
+    :param in_bins: whole pages inside free chunks.
+    :param of_top: the main arena's top; 0 for others.
+    """
+
+    in_bins: int
+    of_top: int
+
+    @property
+    def bytes(self) -> int:
+        """Both."""
+        return self.in_bins + self.of_top
+
+
+def trimmable(heap: GlibcHeap, position: int) -> Trimmable:
+    """Return what would be trimmed of the arena at ``position``."""
+    view, page = heap.arenas[position], heap.target.abi.page_size
+    starts, sizes = _merged(heap, position)
+    top = view.top
+    into_top = 0
+    if top is not None and len(starts) and int(starts[-1] + sizes[-1]) == top[0]:
+        into_top, starts, sizes = int(sizes[-1]), starts[:-1], sizes[:-1]
+    mask = ~np.uint64(page - 1)
+    low = (starts + np.uint64(CHUNK_WORDS * heap.sizes.word + page - 1)) & mask
+    high = (starts + sizes) & mask
+    pages = int((high - low)[high > low].sum())
+    return Trimmable(pages, _of_top(heap, view, into_top))
+
+
+def _merged(heap: GlibcHeap, position: int) -> Tuple[U64, U64]:
+    """Return the arena's free chunks with neighbours merged, as chunk addresses and sizes."""
+    blocks = heap.blocks
+    free = blocks.select(blocks.having(FREE) & (blocks.owner == position))
+    start = free.address - np.uint64(heap.sizes.header)
+    size = free.size + np.uint64(heap.sizes.word)
+    if not len(start):
+        return start, size
+    first = np.append(True, start[1:] != start[:-1] + size[:-1])
+    rows = np.flatnonzero(first)
+    last = np.append(rows[1:], len(start)) - 1
+    return start[rows], start[last] + size[last] - start[rows]
+
+
+def _of_top(heap: GlibcHeap, view: ArenaView, merged: int) -> int:
+    """``systrim``: only where top ends at the present brk, which is where its mapping ends."""
+    if view.head.kind != "main" or view.top is None:
+        return 0
+    address, size = view.top
+    region = heap.target.index.find(address)
+    if region is None or region.end != address + size:
+        return 0
+    unit = _trim_unit(heap)
+    area = size + merged - heap.sizes.minimum - 1
+    return max(area - area % unit, 0)
+
+
+def _trim_unit(heap: GlibcHeap) -> int:
+    """Since glibc commit 5f828ff824 ("malloc: Add madvise support for Transparent Huge Pages") (in 2.35)
+    whole huge pages where they are in force."""
+    layout, address = heap.location.malloc_par_layout, heap.location.malloc_par
+    if layout is None or address is None or "thp_pagesize" not in layout:
+        return heap.target.abi.page_size
+    return layout.read(heap.target.reader, address, "thp_pagesize") or heap.target.abi.page_size
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The live chunk that keeps a heap's upper end from shrinking.
+
+    :param free_below: free bytes directly below it, which would go if it were freed.
+    """
+
+    arena: int = column("arena", Kind.ADDRESS)
+    heap: int = column("heap", Kind.ADDRESS)
+    top_bytes: int = column("top", Kind.BYTES)
+    address: Optional[int] = column("pinned by", Kind.ADDRESS)
+    size: Optional[int] = column("size", Kind.BYTES)
+    state: Optional[str] = column("state")
+    free_below: Optional[int] = column("free below", Kind.BYTES)
+    contents: Optional[str] = column("contents")
+
+
+@dataclass(frozen=True)
+class TrimRow:
+    """One arena's part of :class:`TrimReport`."""
+
+    address: int = column("arena", Kind.ADDRESS)
+    trimmable_bytes: int = column("trimmable", Kind.BYTES)
+    in_bins: int = column("in free chunks", Kind.BYTES)
+    of_top: int = column("of top", Kind.BYTES)
+    top_bytes: int = column("top", Kind.BYTES)
+    free_bytes: int = column("free below top", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class TrimReport:
+    """``glibc trim``; ``runs`` are those of ``gdbext.analysis.runlist``."""
+
+    trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
+    arenas: Tuple[TrimRow, ...] = table("What malloc_trim(0) would return")
+    pins: Tuple[Pin, ...] = table("What pins each heap's top")
+    runs: Rows = table("Free runs under live blocks, largest first")
+
+
+def trim_rows(heap: GlibcHeap) -> List[TrimRow]:
+    """Return one row an arena."""
+    rows = []
+    for position, view in enumerate(heap.arenas):
+        part = trimmable(heap, position)
+        free = heap.blocks.having(FREE) & (heap.blocks.owner == position)
+        top = view.top[1] if view.top else 0
+        free_bytes = int(heap.blocks.size[free].sum())
+        rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, part.of_top, top, free_bytes))
+    return rows
+
+
+def find_pins(heap: GlibcHeap) -> List[Pin]:
+    """Return for each heap the highest live chunk, contents left out."""
+    blocks = heap.blocks
+    live = np.flatnonzero(blocks.having(LIVE))
+    pins = []
+    for view in heap.arenas:
+        for walked in view.walked:
+            start, end = walked.segment.start, walked.end
+            at = int(np.searchsorted(blocks.address[live], np.uint64(end))) - 1
+            row = int(live[at]) if at >= 0 and int(blocks.address[live[at]]) >= start else None
+            pins.append(_pin(heap, view, start, walked.top_size, row))
+    return pins
+
+
+def _pin(heap: GlibcHeap, view: ArenaView, start: int, top: int, row: Optional[int]) -> Pin:
+    if row is None:
+        return Pin(view.head.address, start, top, None, None, None, None, None)
+    blocks = heap.blocks
+    below, at = 0, row - 1
+    while at >= 0 and State(int(blocks.state[at])) in FREE and int(blocks.address[at]) >= start:
+        below += int(blocks.size[at])
+        at -= 1
+    state = State(int(blocks.state[row])).label
+    address, size = int(blocks.address[row]), int(blocks.size[row])
+    return Pin(view.head.address, start, top, address, size, state, below, None)

@@ -1,0 +1,379 @@
+"""Walking one stretch of memory that malloc took from the system, chunk by chunk.
+
+A segment ends at its arena's ``top``, or in the fenceposts that ``sysmalloc`` leaves when it moves
+on: for a heap a chunk of ``2*SIZE_SZ`` and a header of size 0, for the main arena two chunks of
+``2*SIZE_SZ`` (malloc/malloc.c, ``sysmalloc``, the same in 2.23 to 2.44).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import AbstractSet, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.errors import FaultError
+from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
+from gdbext.heap.model import U8, U64
+from gdbext.kernels import find_chunk, walk_chunks, words_of
+from gdbext.memory import view
+from gdbext.report import Problem
+from gdbext.target import Target
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch to walk.
+
+    :param start: first byte that was taken from the system.
+    :param first: where the first chunk begins.
+    :param end: first address after it.
+    :param kind: ``brk``, ``mmap`` or ``heap``.
+    :param top: the arena's top chunk when it lies here, else None.
+    :param structures: bytes between ``start`` and ``first`` that hold heap_info and malloc_state.
+    """
+
+    start: int
+    first: int
+    end: int
+    kind: str
+    arena: int
+    top: Optional[int] = None
+    structures: int = 0
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Chunk columns in address order; ``top`` and fenceposts not among them.
+
+    :param address: of the chunk header.
+    :param size: chunk size in bytes, flag bits cleared.
+    :param flags: the three flag bits.
+    :param free: whether the following chunk says that this one is not in use.
+    """
+
+    address: U64
+    size: U64
+    flags: U8
+    free: "np.typing.NDArray[np.bool_]"
+
+
+@dataclass
+class Walked:
+    """What a segment held.
+
+    :param end: where it ends: for brk and mmap segments without top, behind the fenceposts.
+    :param chunks: columns, let go by :meth:`release` once they have been joined elsewhere.
+    :param fenceposts: pairs of address and size in bytes.
+    :param foreign: gaps that somebody else's ``sbrk`` left between chunks, as (start, end).
+    :param skipped: damaged stretches that could not be attributed, as (start, end).
+    :param absent: whether (part of) it is not in the core.
+    """
+
+    segment: Segment
+    chunks: Chunks
+    end: int = 0
+    top: Optional[int] = None
+    top_size: int = 0
+    chunk_count: int = 0
+    chunk_bytes: int = 0
+    fenceposts: List[Tuple[int, int]] = field(default_factory=list)
+    foreign: List[Tuple[int, int]] = field(default_factory=list)
+    skipped: List[Tuple[int, int]] = field(default_factory=list)
+    tail: int = 0
+    problems: List[Problem] = field(default_factory=list)
+    absent: bool = False
+
+    @property
+    def overhead(self) -> int:
+        """Bytes of structures, alignment, fenceposts and unusable tail."""
+        before = self.segment.first - self.segment.start
+        return before + sum(size for _, size in self.fenceposts) + self.tail
+
+    @property
+    def walked_bytes(self) -> int:
+        """Everything that was met, piece by piece; skipped bytes are not among it."""
+        foreign = sum(end - start for start, end in self.foreign)
+        return self.chunk_bytes + self.top_size + self.overhead + foreign
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Damaged or absent stretches."""
+        return sum(end - start for start, end in self.skipped)
+
+    def release(self) -> Chunks:
+        """Return the chunk columns and keep only their sums."""
+        chunks, self.chunks = self.chunks, _no_chunks()
+        return chunks
+
+
+class _Walk:
+    """One pass over a readable run of a segment. Positions are word indices from ``origin``."""
+
+    def __init__(
+        self, target: Target, sizes: Sizes, run: Tuple[int, int], known: AbstractSet[int], result: Walked
+    ) -> None:
+        self.sizes, self.segment, self.rules = sizes, result.segment, sizes.rules
+        self.origin, high = run
+        self.whole = high == self.segment.end
+        extent = (high - self.origin) // sizes.word * sizes.word
+        buffer = view(target.memory, self.origin, extent)
+        self.words = words_of(buffer, sizes.word, target.abi.byteorder)
+        top = self.segment.top
+        in_run = top is not None and self.origin <= top < high
+        self.stop = self._position(top) if top is not None and in_run else len(self.words)
+        self.known = {self._position(a) for a in known if self.origin <= a < high and sizes.aligned(a)}
+        self.result = result
+        self.parts: List[Chunks] = []
+
+    def _position(self, address: int) -> int:
+        return (address - self.origin) // self.sizes.word
+
+    def _address(self, position: int) -> int:
+        return self.origin + position * self.sizes.word
+
+    def run(self) -> List[Chunks]:
+        at = 0 if self.origin == self.segment.first else self._first_chunk()
+        while at < self.stop:
+            found, end = walk_chunks(self.words, at, self.stop, self.rules)
+            self._keep(found, end)
+            at = self.stop if end >= self.stop else self._after(end)
+        if self.whole:
+            self._finish()
+        return self.parts
+
+    def _first_chunk(self) -> int:
+        """Behind absent memory: the first place where chunks can be picked up again."""
+        at = find_chunk(self.words, 0, self.stop, {self.stop} | self.known, self.rules)
+        at = self.stop if at is None else at
+        if at:
+            self.result.skipped.append((self.origin, self._address(at)))
+        return at
+
+    def _keep(self, found: U64, end: int) -> None:
+        """Turn positions into columns; the chunk after the last one tells whether that is free."""
+        if not len(found):
+            return
+        heads = np.asarray(self.words)[found.astype(np.int64) + 1].astype(np.uint64)
+        following = self.words[end + 1] if end + 1 < len(self.words) else PREV_INUSE
+        before = np.append(heads[1:], np.uint64(following)) & np.uint64(PREV_INUSE)
+        address = found * np.uint64(self.sizes.word) + np.uint64(self.origin)
+        size = heads & ~np.uint64(FLAG_BITS)
+        flags = (heads & np.uint64(FLAG_BITS)).astype(np.uint8)
+        free = before == 0
+        self.parts.append(Chunks(address, size, flags, free))
+        self._check_prev_sizes(address, size, free)
+
+    def _check_prev_sizes(self, address: U64, size: U64, free: "np.typing.NDArray[np.bool_]") -> None:
+        """A free chunk's size stands again in front of the chunk that follows."""
+        freed = np.flatnonzero(free)
+        after = address[freed] + size[freed]
+        places = ((after - np.uint64(self.origin)) // np.uint64(self.sizes.word)).astype(np.int64)
+        places, freed = places[places < len(self.words)], freed[places < len(self.words)]
+        stored = np.asarray(self.words)[places].astype(np.uint64)
+        for row in np.flatnonzero(stored != size[freed]).tolist():
+            chunk = int(address[freed[row]])
+            self._problem(
+                "prev-size",
+                int(after[row]),
+                f"prev_size is {int(stored[row]):#x}, expected {int(size[freed[row]]):#x}, the size of"
+                f" the free chunk before it at {chunk:#x}",
+            )
+
+    def _after(self, end: int) -> int:
+        """Deal with an invalid size at position ``end``; return where to go on."""
+        if not self.whole and self._leaves_run(end):
+            self.result.skipped.append((self._address(end), self._address(self.stop)))
+            return self.stop
+        fences = self._fenceposts(end)
+        if fences:
+            return self._next_segment(end + sum(fences) // self.sizes.word)
+        return self._resynchronise(end)
+
+    def _leaves_run(self, at: int) -> bool:
+        """Whether a chunk with a valid size reaches into memory that cannot be read."""
+        if at + 1 >= len(self.words):
+            return True
+        size = self.words[at + 1] & ~FLAG_BITS
+        fits = self._address(at) + size <= self.segment.end
+        return fits and self.sizes.valid(size) and at + size // self.sizes.word > self.stop
+
+    def _fenceposts(self, at: int) -> List[int]:
+        """Return the sizes of the fenceposts at a position: two or more, or none."""
+        sizes: List[int] = []
+        fence = self.sizes.header
+        place = at
+        while place + 1 < len(self.words) and self.words[place + 1] & ~PREV_INUSE == fence:
+            sizes.append(fence)
+            place += fence // self.sizes.word
+        if sizes and place + 1 < len(self.words) and self.words[place + 1] == PREV_INUSE:
+            sizes.append(fence)
+        elif not sizes and self.segment.kind == "heap":
+            return self._lone_end(at)
+        if len(sizes) < 2:
+            return []
+        self.result.fenceposts += [
+            (self._address(at) + fence * number, fence) for number in range(len(sizes))
+        ]
+        return sizes
+
+    def _lone_end(self, at: int) -> List[int]:
+        """A heap whose old top was too small: the last chunk is the fencepost, then a size of 0.
+
+        ``sysmalloc`` gives that chunk ``old_size + CHUNK_HDR_SZ`` with old_size < MINSIZE, so it can
+        look like the smallest chunk in use.
+        """
+        fence, last = self.sizes.header, self.parts[-1] if self.parts else None
+        near_end = self.segment.end - self._address(at) <= 2 * self.sizes.alignment
+        if self.words[at + 1] != PREV_INUSE or not near_end or last is None or not len(last.size):
+            return []
+        size = int(last.size[-1])
+        if size > fence + self.sizes.minimum:
+            return []
+        self.result.fenceposts += [(int(last.address[-1]), size), (self._address(at), fence)]
+        self.parts[-1] = _select(last, slice(0, -1))
+        return [fence]
+
+    def _next_segment(self, at: int) -> int:
+        """After fenceposts: go on behind a foreign gap, or end here."""
+        if self.segment.kind == "heap" or self.segment.top is None:
+            self.stop = at
+            return at
+        again = find_chunk(self.words, at, self.stop, {self.stop} | self.known, self.rules, None)
+        if again is None:
+            self._skip(at, self.stop, "foreign-gap", "no chunks lead from the fenceposts to top")
+            return self.stop
+        if again > at:
+            self.result.foreign.append((self._address(at), self._address(again)))
+        return again
+
+    def _resynchronise(self, end: int) -> int:
+        head = self.words[end + 1] if end + 1 < len(self.words) else 0
+        again = find_chunk(self.words, end + 2, self.stop, self.known, self.rules)
+        where = f"walk resynchronised at {self._address(again):#x}" if again else "no chunk found after it"
+        before = self._chunk_before()
+        self._skip(
+            end,
+            self.stop if again is None else again,
+            "chunk-size",
+            f"size field is {head:#x}, expected a multiple of {self.rules.granule} from"
+            f" {self.rules.minimum:#x} to {self._remaining(end):#x}; {before}; {where}",
+        )
+        return self.stop if again is None else again
+
+    def _remaining(self, position: int) -> int:
+        return (self.stop - position) * self.sizes.word
+
+    def _chunk_before(self) -> str:
+        last = self.parts[-1] if self.parts else None
+        if last is None or not len(last.address):
+            return "no chunk before it"
+        return f"chunk before it at {int(last.address[-1]):#x}, {int(last.size[-1])} bytes"
+
+    def _skip(self, at: int, until: int, kind: str, message: str) -> None:
+        self.result.skipped.append((self._address(at), self._address(until)))
+        self._problem(kind, self._address(at), message)
+
+    def _problem(self, kind: str, address: int, message: str) -> None:
+        self.result.problems.append(Problem(kind, address, message, corruption=True))
+
+    def _finish(self) -> None:
+        """Account for top, or for what is left behind the last fencepost."""
+        segment, end = self.segment, self._address(self.stop)
+        if segment.top is None:
+            self._finish_without_top(end)
+            return
+        self.result.top = segment.top
+        size = self.words[self.stop + 1] & ~FLAG_BITS if self.stop + 1 < len(self.words) else 0
+        room = segment.end - segment.top
+        if size < self.rules.minimum or size > room:
+            self._problem(
+                "top-size",
+                segment.top,
+                f"top's size is {size:#x}, expected at most {room:#x}, the bytes to the end of its heap",
+            )
+            self.result.skipped.append((segment.top, segment.end))
+            return
+        self.result.top_size = size
+        self.result.tail = room - size
+
+    def _finish_without_top(self, end: int) -> None:
+        if self.result.fenceposts and self.segment.kind != "heap":
+            self.result.end = end
+            return
+        self.result.tail = self.segment.end - end
+        last = self.parts[-1] if self.parts else None
+        if self.result.fenceposts or self.result.tail or last is None or not len(last.size):
+            return
+        # Nothing ends this heap: its last chunk is the top that the arena should point at.
+        self.result.top, self.result.top_size = int(last.address[-1]), int(last.size[-1])
+        self.parts[-1] = _select(last, slice(0, -1))
+
+
+def walk_segment(
+    target: Target, sizes: Sizes, segment: Segment, known: AbstractSet[int] = frozenset()
+) -> Walked:
+    """Walk one segment, going on behind damage and behind memory that is absent.
+
+    :param known: addresses of chunks vouched for elsewhere (free lists), used to resynchronise.
+    :return: all that was met; unreadable memory gives an ``absent-memory`` problem, not an error.
+    """
+    walked = Walked(segment, _no_chunks(), segment.end)
+    parts: List[Chunks] = []
+    at = segment.first
+    for low, high in _readable_runs(target, segment):
+        _note_absent(walked, at, low)
+        try:
+            parts += _Walk(target, sizes, (low, high), known, walked).run()
+        except FaultError:
+            _note_absent(walked, low, high)
+        at = high
+    _note_absent(walked, at, segment.end)
+    walked.chunks = join_chunks(parts)
+    walked.chunk_count = len(walked.chunks.size)
+    walked.chunk_bytes = int(walked.chunks.size.sum())
+    return walked
+
+
+def _readable_runs(target: Target, segment: Segment) -> List[Tuple[int, int]]:
+    """Return the stretches of ``first`` to ``end`` that can be read, adjacent regions joined."""
+    runs: List[Tuple[int, int]] = []
+    for region in target.index.within(segment.first, segment.end):
+        low, high = max(region.start, segment.first), min(region.end, segment.end)
+        if region.source == "absent" or low >= high:
+            continue
+        if runs and runs[-1][1] == low:
+            runs[-1] = (runs[-1][0], high)
+        else:
+            runs.append((low, high))
+    return runs
+
+
+def _note_absent(walked: Walked, start: int, end: int) -> None:
+    if start >= end:
+        return
+    walked.absent = True
+    walked.skipped.append((start, end))
+    message = f"{end - start} bytes of a {walked.segment.kind} segment cannot be read; their chunks are unknown"
+    walked.problems.append(Problem("absent-memory", start, message))
+
+
+def _no_chunks() -> Chunks:
+    nothing = np.empty(0, np.uint64)
+    return Chunks(nothing, nothing, np.empty(0, np.uint8), np.empty(0, np.bool_))
+
+
+def _select(chunks: Chunks, rows: slice) -> Chunks:
+    return Chunks(chunks.address[rows], chunks.size[rows], chunks.flags[rows], chunks.free[rows])
+
+
+def join_chunks(parts: Sequence[Chunks]) -> Chunks:
+    """Return all parts as one, in the order given."""
+    if not parts:
+        return _no_chunks()
+    return Chunks(
+        np.concatenate([part.address for part in parts]),
+        np.concatenate([part.size for part in parts]),
+        np.concatenate([part.flags for part in parts]),
+        np.concatenate([part.free for part in parts]),
+    )
