@@ -12,9 +12,11 @@ import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.convert import blocks_of
-from gdbext.heap.glibc.find import find_arenas, find_safe_linking, find_tcaches, find_thread_arenas
+from gdbext.heap.glibc.find import find_arenas
+from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
 from gdbext.heap.glibc.lists import FreeList, Links, read_bins, read_fastbins
 from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
+from gdbext.heap.glibc.location import Tcache
 from gdbext.heap.glibc.mmapped import find_mmapped
 from gdbext.heap.glibc.segments import (
     Interval,
@@ -62,13 +64,13 @@ class _Builder:
         self._walk_arenas()
         self._walk_old_mappings()
         chunks, owner = self._columns()
-        self._read_lists(chunks)
+        self._read_bins(chunks)
         if self._damaged():
             self._walk_again()
             chunks, owner = self._columns()
-            self._read_lists(chunks)
+            self._read_bins(chunks)
         self.progress.at("thread caches", 0, None)
-        self._read_caches(chunks)
+        self._read_single_lists(chunks)
         self._attach_threads()
         self.progress.at("mmapped chunks", 0, None)
         self._find_mmapped()
@@ -154,16 +156,12 @@ class _Builder:
         columns = (chunks.address, chunks.size, chunks.flags, chunks.free)
         return Chunks(*(column[order] for column in columns)), owner[order]
 
-    def _read_lists(self, chunks: Chunks) -> None:
+    def _read_bins(self, chunks: Chunks) -> None:
         free = chunks.free
         links = Links(self.target, self.sizes, chunks.address[free], chunks.size[free])
-        self.heap.safe_linking = find_safe_linking(self.target, self.location)
         for view in self.heap.arenas:
             self.progress.at("free lists", view.head.index, len(self.heap.arenas))
             view.lists = read_bins(self.target, self.location, view.head, links)
-            view.lists += read_fastbins(
-                self.target, self.location, self.sizes, view.head, self.heap.safe_linking
-            )
 
     def _damaged(self) -> bool:
         return any(
@@ -186,22 +184,31 @@ class _Builder:
                 for walked in view.walked
             ]
 
-    def _read_caches(self, chunks: Chunks) -> None:
+    def _read_single_lists(self, chunks: Chunks) -> None:
+        """Thread caches and fastbins: their links may be mangled, which the caches' lists tell."""
         used = ~chunks.free
         found, problems = find_tcaches(
             self.target, self.location, chunks.address[used], chunks.size[used]
         )
         self.heap.problems += problems
+        self.heap.safe_linking = find_safe_linking(self.target, self.location, found)
         for at in found:
-            try:
-                cache = read_cache(self.target, self.location, self.sizes, at, self.heap.safe_linking)
-            except FaultError as fault:
-                message = f"tcache at {at.address:#x}: {fault}"
-                self.heap.problems.append(Problem("absent-memory", fault.address, message))
-                continue
-            self.heap.caches.append(cache)
-            self.heap.problems += cache.problems
+            self._read_cache(at)
         self.heap.problems += check_shared(self.heap.caches)
+        for view in self.heap.arenas:
+            view.lists += read_fastbins(
+                self.target, self.location, self.sizes, view.head, self.heap.safe_linking
+            )
+
+    def _read_cache(self, at: Tcache) -> None:
+        try:
+            cache = read_cache(self.target, self.location, self.sizes, at, self.heap.safe_linking)
+        except FaultError as fault:
+            message = f"tcache at {at.address:#x}: {fault}"
+            self.heap.problems.append(Problem("absent-memory", fault.address, message))
+            return
+        self.heap.caches.append(cache)
+        self.heap.problems += cache.problems
 
     def _attach_threads(self) -> None:
         attached = find_thread_arenas(self.target, self.location)

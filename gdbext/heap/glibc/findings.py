@@ -7,6 +7,7 @@ from typing import List, Optional, Tuple
 from gdbext.heap.glibc.tally import Tally, tally_arenas
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.report import Confidence, Finding, Severity
+from gdbext.wording import count_text, size_text
 
 FEWEST_ARENAS = 8  # beside the main one; fewer are what any threaded program has
 EMPTY_SHARE = 0.5  # of system memory in use, below which arenas count as hardly used
@@ -32,8 +33,8 @@ def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
         return None
     stranded = [view for view, _ in pairs if view.head.attached == 0]
     summary = (
-        f"{len(pairs)} thread arenas hold {system} bytes and use {used} of them"
-        f" ({100 * used / system:.1f} %); {system - used} bytes are free inside them"
+        f"{len(pairs)} thread arenas hold {size_text(system)} and use {size_text(used)} of them"
+        f" ({100 * used / system:.1f} %); {size_text(system - used)} are free inside them"
     )
     return Finding(
         "arena-proliferation",
@@ -51,15 +52,16 @@ def _evidence(
 ) -> List[str]:
     largest = sorted(pairs, key=lambda pair: -pair[0].head.system_mem)[:SHOWN]
     lines = [
-        f"arena {view.head.address:#x}: system {view.head.system_mem}, in use {tally.in_use_bytes},"
-        f" cached {tally.tcache_bytes}, in bins {tally.bins_bytes}, top {tally.top_bytes},"
-        f" {view.head.attached} threads"
+        f"arena {view.head.address:#x}: system {size_text(view.head.system_mem)},"
+        f" in use {size_text(tally.in_use_bytes)}, cached {size_text(tally.tcache_bytes)},"
+        f" in bins {size_text(tally.bins_bytes)}, top {size_text(tally.top_bytes)},"
+        f" {count_text(view.head.attached, 'thread')}"
         for view, tally in largest
     ]
     heaps = sum(len(view.heaps) for view, _ in pairs)
     lines.append(
-        f"{heaps} heaps reserve {heaps * heap.location.heap_max} bytes of address space"
-        f" ({heap.location.heap_max >> 20} MiB each)"
+        f"{heaps} heaps reserve {size_text(heaps * heap.location.heap_max)} of address space"
+        f" ({size_text(heap.location.heap_max)} each)"
     )
     if stranded:
         lines.append(f"{stranded} of the arenas have no thread attached any more")

@@ -59,26 +59,19 @@ class MmappedTotals:
 
 
 @dataclass(frozen=True)
-class ArenaTotals:
-    """Sums over all arenas, exact."""
+class ArenasReport:
+    """``glibc arenas``, with exact sums over all of them."""
 
-    arenas: int = line("arenas", Kind.COUNT)
-    system_mem: int = line("system bytes", Kind.BYTES)
+    arena_count: int = line("arenas", Kind.COUNT)
+    system_mem: int = line("system", Kind.BYTES)
     in_use_bytes: int = line("in use", Kind.BYTES)
     in_use_blocks: int = line("blocks in use", Kind.COUNT)
     tcache_bytes: int = line("tcached", Kind.BYTES)
     bins_bytes: int = line("in bins", Kind.BYTES)
     top_bytes: int = line("in top chunks", Kind.BYTES)
     trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class ArenasReport:
-    """``glibc arenas``."""
-
     arenas: Tuple[ArenaRow, ...] = table("Arenas")
-    totals: Tuple[ArenaTotals, ...] = table(None, json=False)
-    mmapped: Tuple[MmappedTotals, ...] = table("Mmapped chunks")
+    mmapped: MmappedTotals = table("Mmapped chunks")
 
 
 def report_of(heap: GlibcHeap, data: object, **more: object) -> Report:
@@ -91,7 +84,9 @@ def arenas(heap: GlibcHeap) -> Report:
     """Return ``glibc arenas``: every arena with exact 64-bit sums."""
     tallies = tally_arenas(heap)
     rows = tuple(_arena_row(heap, at, tally) for at, tally in enumerate(tallies))
-    return report_of(heap, ArenasReport(rows, (_totals(rows),), (_mmapped_totals(heap),)))
+    names = ("system_mem", "in_use_bytes", "in_use_blocks", "tcache_bytes", "bins_bytes", "top_bytes")
+    sums = [sum(getattr(row, name) for row in rows) for name in (*names, "trimmable_bytes")]
+    return report_of(heap, ArenasReport(len(rows), *sums, rows, _mmapped_totals(heap)))
 
 
 def _arena_row(heap: GlibcHeap, position: int, tally: Tally) -> ArenaRow:
@@ -120,12 +115,6 @@ def _arena_row(heap: GlibcHeap, position: int, tally: Tally) -> ArenaRow:
         foreign_bytes=sum(b - a for one in walked for a, b in one.foreign),
         skipped_bytes=view.skipped_bytes,
     )
-
-
-def _totals(rows: Tuple[ArenaRow, ...]) -> ArenaTotals:
-    names = ("system_mem", "in_use_bytes", "in_use_blocks", "tcache_bytes", "bins_bytes", "top_bytes")
-    sums = [sum(getattr(row, name) for row in rows) for name in (*names, "trimmable_bytes")]
-    return ArenaTotals(len(rows), *sums)
 
 
 def _mmapped_totals(heap: GlibcHeap) -> MmappedTotals:

@@ -290,10 +290,10 @@ class MainArena:
 
 
 def _writable_runs(regions: Sequence[Region]) -> List[Interval]:
-    """Return the stretches of adjacent anonymous memory that can be read and written."""
+    """Return the stretches of adjacent anonymous memory that the target may write, absent or not."""
     runs: List[Interval] = []
     for region in regions:
-        if not (region.anonymous and region.writable and region.readable):
+        if not (region.anonymous and region.writable):
             continue
         if region.name.startswith("[stack"):
             continue

@@ -1,0 +1,85 @@
+"""``gx commands`` and ``gx safe``: the pack about itself."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+import gdb
+
+from gdbext import __version__, commands
+from gdbext.bridge import names
+from gdbext.bridge.command import note_error
+from gdbext.errors import UsageError
+from gdbext.report import Report, column, line, table
+
+
+@dataclass(frozen=True)
+class CommandRow:
+    """One command."""
+
+    prefixed: str = column("command")
+    plain: str = column("plain name")
+    summary: str = column("answers")
+
+
+@dataclass(frozen=True)
+class CommandList:
+    """All commands, and what they run on."""
+
+    commands: Sequence[CommandRow] = table("Commands")
+    version: str = line("gdbext")
+    gdb: str = line("gdb")
+    python: str = line("Python")
+    numpy: str = line("numpy")
+    kernels: str = line("kernels")
+
+
+def list_commands(context: Any, arguments: Any) -> Report:
+    """Return every command with its names."""
+    import numpy
+
+    from gdbext import kernels
+
+    return Report(
+        CommandList(
+            commands=[_row(spec) for spec in commands.COMMANDS],
+            version=__version__,
+            gdb=gdb.VERSION,
+            python=platform.python_version(),
+            numpy=numpy.__version__,
+            kernels=getattr(kernels, "IN_USE", "reference"),
+        )
+    )
+
+
+def run_safely(context: Any, arguments: Any) -> Optional[Report]:
+    """Run a command; print its error and keep it in ``$gx_error`` instead of raising it."""
+    if not arguments.expression:
+        raise UsageError("a command is missing", "gx safe COMMAND")
+    try:
+        gdb.execute(arguments.expression)
+    except gdb.error as error:
+        _note(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        _note("interrupted")
+    else:
+        note_error("")
+    return None
+
+
+def _note(message: str) -> None:
+    gdb.write(message + "\n", gdb.STDERR)
+    note_error(message)
+
+
+def _row(spec: Any) -> CommandRow:
+    return CommandRow(f"gx {spec.name}", _plain(spec), spec.summary)
+
+
+def _plain(spec: Any) -> str:
+    if spec.name in names.plain_names:
+        return str(spec.name)
+    owner = names.plain_owners.get(spec.name.split()[0])
+    return f"(taken by {owner})" if owner else "-"

@@ -1,0 +1,114 @@
+"""Sets of address intervals as columns: measured, united and subtracted without a loop over bytes.
+
+An interval holds its start and not its end. Millions of them (one for each chunk of a heap) are the
+common case, so work is done in slices and nothing is sorted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Sequence, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gdbext.heap.model import U64
+
+I64 = npt.NDArray[np.int64]
+
+_SLICE = 1 << 18
+
+
+def slices(count: int, step: int = _SLICE) -> Iterator[slice]:
+    """Iterate over slices that cover ``count`` elements, so that temporaries stay small."""
+    for at in range(0, count, step):
+        yield slice(at, min(at + step, count))
+
+
+class Coverage:
+    """Disjoint intervals that any others can be measured against.
+
+    :param starts: sorted first addresses.
+    :param ends: first addresses after them; an interval may touch the next and not overlap it.
+    """
+
+    def __init__(self, starts: U64, ends: U64) -> None:
+        self.starts = starts
+        self.ends = ends
+        self._before = np.concatenate((np.zeros(1, np.uint64), np.cumsum(ends - starts, dtype=np.uint64)))
+        self._previous_end = np.concatenate((np.zeros(1, np.uint64), ends))
+
+    @property
+    def bytes(self) -> int:
+        """All bytes covered."""
+        return int(self._before[-1])
+
+    def below(self, addresses: U64) -> U64:
+        """Return for each address how many covered bytes lie below it."""
+        at = np.searchsorted(self.starts, addresses, side="right")
+        beyond = np.maximum(self._previous_end[at], addresses) - addresses
+        count: U64 = self._before[at] - beyond
+        return count
+
+    def within(self, starts: U64, ends: U64) -> int:
+        """Return how many covered bytes lie in the given intervals; twice where those overlap."""
+        return sum(
+            int((self.below(ends[part]) - self.below(starts[part])).sum()) for part in slices(len(starts))
+        )
+
+    def index(self, addresses: U64) -> I64:
+        """Return for each address the index of the interval that holds it, or -1."""
+        at = np.searchsorted(self.starts, addresses, side="right").astype(np.int64) - 1
+        outside = addresses >= self._previous_end[at + 1]
+        at[outside] = -1
+        return at
+
+
+@dataclass(frozen=True)
+class Union:
+    """What intervals cover together, and where they overlap.
+
+    :param overlap: bytes that are covered more than once, each time beyond the first.
+    :param clashes: addresses at which an overlap begins or continues; empty when there is none.
+    """
+
+    covered: Coverage
+    overlap: int
+    clashes: U64
+
+
+def unite(parts: Sequence[Tuple[U64, U64]]) -> Union:
+    """Return the union of intervals.
+
+    :param parts: pairs of starts and ends, in any order; empty intervals do not count.
+    """
+    none = np.empty(0, np.uint64)
+    starts = np.concatenate([none, *(part[0] for part in parts)])
+    ends = np.concatenate([none, *(part[1] for part in parts)])
+    kept = ends > starts
+    if not kept.all():
+        starts, ends = starts[kept], ends[kept]
+    claimed = int((ends - starts).sum())
+    # Sorted apart from each other: nothing is open before the i-th start exactly when all i earlier
+    # intervals have ended by then, that is when ends[i - 1] <= starts[i].
+    starts.sort(kind="stable")
+    ends.sort(kind="stable")
+    clashes = starts[1:][starts[1:] < ends[:-1]]
+    apart = starts[1:] > ends[:-1]
+    edge = np.ones(min(len(starts), 1), dtype=np.bool_)
+    covered = Coverage(starts[np.concatenate((edge, apart))], ends[np.concatenate((apart, edge))])
+    return Union(covered, claimed - covered.bytes, clashes)
+
+
+def subtract(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:
+    """Return what ``outer`` covers and ``inner`` does not.
+
+    :returns: starts, ends, and for each piece the index of its interval in ``outer``.
+    """
+    edges = np.unique(np.concatenate((outer.starts, outer.ends, inner.starts, inner.ends)))
+    if len(edges) < 2:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64)
+    starts, ends = edges[:-1], edges[1:]
+    source = outer.index(starts)
+    left = (source >= 0) & (inner.index(starts) < 0)
+    return starts[left], ends[left], source[left]

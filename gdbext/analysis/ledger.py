@@ -1,0 +1,332 @@
+"""The memory ledger: every byte of every mapping attributed to one owner.
+
+Heaps come first, by the charges that their allocators made; what they leave of a mapping goes to the
+stack of a thread whose stack pointer is there, to the file that is mapped, to a module's ``.bss``,
+to reserved address space (no access), else to the anonymous rest. The total is counted from the
+mappings alone, so that the residual shows charges that overlap or lie in no mapping.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, replace
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+
+import numpy as np
+
+from gdbext.analysis.intervals import Coverage, subtract, unite
+from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
+from gdbext.analysis.wording import count_text, size_text
+from gdbext.heap.model import U64, Charge, Heap
+from gdbext.memory import Region, RegionIndex
+from gdbext.report import Kind, Problem, Report, column, line, table
+from gdbext.target import Module, Target
+
+RESERVED = "reserved, no access"
+GUARDS = "thread stack guards"
+MAIN_STACK = "main thread stack"
+STACKS = "thread stacks"
+ANONYMOUS = "anonymous rest"
+
+_CLASHES_TOLD = 5
+_GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One owner of memory.
+
+    :param bytes: of address space.
+    :param resident: of them in RAM; None when unknown.
+    :param not_in_core: of them mapped in the target and absent from the core; None for a process.
+    """
+
+    owner: str = column("owner")
+    bytes: int = column("bytes", Kind.BYTES)
+    share: Optional[float] = column("share", Kind.SHARE, json=False)
+    resident: Optional[int] = column(None, Kind.BYTES)
+    not_in_core: Optional[int] = column(None, Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class LiveEntry(Entry):
+    """As :class:`Entry`, where residency is known."""
+
+    resident: Optional[int] = column("resident", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class PartialEntry(Entry):
+    """As :class:`Entry`, of a core that lacks memory."""
+
+    not_in_core: Optional[int] = column("not in core", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What ``rss`` answers.
+
+    :param total: bytes of all mappings.
+    :param residual: ``total`` less all entries: 0 unless charges overlap or lie outside.
+    :param rss: the kernel's own count, as are ``pss``, ``anon_huge_pages`` and ``swap``.
+    :param rss_difference: ``rss`` less ``resident``; the kernel does not count the zero page nor vdso.
+    """
+
+    entries: Sequence[Entry] = table("Memory by owner")
+    total: int = line("total", Kind.BYTES)
+    residual: int = line("residual", Kind.BYTES)
+    resident: Optional[int] = line(None, Kind.BYTES, default=None)
+    rss: Optional[int] = line(None, Kind.BYTES, default=None)
+    pss: Optional[int] = line(None, Kind.BYTES, default=None)
+    anon_huge_pages: Optional[int] = line(None, Kind.BYTES, default=None)
+    swap: Optional[int] = line(None, Kind.BYTES, default=None)
+    rss_difference: Optional[int] = line(None, Kind.BYTES, default=None)
+
+
+@dataclass(frozen=True)
+class LiveLedger(Ledger):
+    """As :class:`Ledger`, where residency is known."""
+
+    resident: Optional[int] = line("resident", Kind.BYTES, default=None)
+    rss: Optional[int] = line("RSS of the kernel", Kind.BYTES, default=None)
+    pss: Optional[int] = line("PSS", Kind.BYTES, default=None)
+    anon_huge_pages: Optional[int] = line("AnonHugePages", Kind.BYTES, default=None)
+    swap: Optional[int] = line("swap", Kind.BYTES, default=None)
+    rss_difference: Optional[int] = line("RSS less resident", Kind.BYTES, default=None)
+
+
+def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> Report:
+    """Attribute every byte of the target's mappings to one owner.
+
+    :param known: which pages are in RAM.
+    """
+    account, problems = ledger(target, heaps, known.residency)
+    return Report(
+        account,
+        evidence=[evidence for heap in heaps for evidence in heap.evidence],
+        problems=[*target.problems, *(p for heap in heaps for p in heap.problems), *problems],
+        complete=all(heap.complete for heap in heaps),
+        notes=[known.unknown] if known.unknown else [],
+    )
+
+
+def ledger(
+    target: Target, heaps: Sequence[Heap], residency: Optional[Residency] = None
+) -> Tuple[Ledger, Sequence[Problem]]:
+    """Return the ledger alone, and what was wrong with the charges."""
+    regions = target.memory.regions()
+    mapped = coverage_of(regions)
+    charges = [charge for heap in heaps for charge in heap.charges]
+    union = unite([(charge.starts, charge.ends) for charge in charges])
+    gauge = _Gauge(residency, coverage_of([r for r in regions if r.source == "absent"]), target.live)
+    sums: Dict[str, _Sum] = {}
+    for charge in charges:
+        gauge.add(sums, charge.owner, charge.starts, charge.ends)
+    for owner, starts, ends in _rest(target, regions, union.covered):
+        gauge.add(sums, owner, starts, ends)
+    problems = list(_overlap_problems(charges, union.clashes, union.overlap))
+    if mapped.within(union.covered.starts, union.covered.ends) != union.covered.bytes:
+        problems += _outside_problems(charges, mapped)
+    return _ledger(sums, mapped.bytes, gauge), problems
+
+
+def coverage_of(regions: Sequence[Region]) -> Coverage:
+    """Return the address ranges of regions that are sorted and disjoint."""
+    starts = np.fromiter((region.start for region in regions), np.uint64, len(regions))
+    ends = np.fromiter((region.end for region in regions), np.uint64, len(regions))
+    return Coverage(starts, ends)
+
+
+# ------------------------------------------------------------------------------------- measure
+
+
+@dataclass
+class _Sum:
+    """What one owner has so far."""
+
+    bytes: int = 0
+    resident: int = 0
+    absent: int = 0
+
+
+@dataclass(frozen=True)
+class _Gauge:
+    """Measures intervals against what is in RAM and what the core lacks."""
+
+    residency: Optional[Residency]
+    absent: Coverage
+    live: bool
+
+    def add(self, sums: Dict[str, _Sum], owner: str, starts: U64, ends: U64) -> None:
+        """Add intervals to an owner's sum."""
+        account = sums.setdefault(owner, _Sum())
+        account.bytes += int((ends - starts).sum())
+        if self.residency is not None:
+            account.resident += self.residency.resident(starts, ends)
+        if self.absent.bytes:
+            account.absent += self.absent.within(starts, ends)
+
+    @property
+    def row_type(self) -> Type[Entry]:
+        """The row that shows what is known."""
+        if self.residency is not None:
+            return LiveEntry
+        return PartialEntry if self.absent.bytes and not self.live else Entry
+
+
+def _ledger(sums: Mapping[str, _Sum], total: int, gauge: _Gauge) -> Ledger:
+    known = gauge.residency is not None
+    entries = [
+        gauge.row_type(
+            owner,
+            account.bytes,
+            account.bytes / total if total else None,
+            account.resident if known else None,
+            None if gauge.live else account.absent,
+        )
+        for owner, account in sums.items()
+        if account.bytes
+    ]
+    entries.sort(key=lambda entry: (entry.owner == RESERVED, -(entry.resident or 0), -entry.bytes))
+    residual = total - sum(entry.bytes for entry in entries)
+    if gauge.residency is None:
+        return Ledger(entries, total, residual)
+    resident = sum(account.resident for account in sums.values())
+    return _live_ledger(entries, total, residual, resident, gauge.residency)
+
+
+def _live_ledger(
+    entries: Sequence[Entry], total: int, residual: int, resident: int, residency: Residency
+) -> Ledger:
+    use = residency.mappings()
+    kernel = sum(mapping.rss for mapping in use)
+    return LiveLedger(
+        entries,
+        total,
+        residual,
+        resident,
+        kernel,
+        sum(mapping.pss for mapping in use),
+        sum(mapping.anon_huge for mapping in use),
+        sum(mapping.swap for mapping in use),
+        kernel - resident,
+    )
+
+
+# ---------------------------------------------------------------------------- what no heap owns
+
+
+def _rest(
+    target: Target, regions: Sequence[Region], charged: Coverage
+) -> Iterator[Tuple[str, U64, U64]]:
+    """Iterate over the owners of what no heap claims, with their intervals."""
+    pieces = list(_Bss(target.modules).split(regions))
+    starts, ends, source = subtract(coverage_of(pieces), charged)
+    owners = region_owners(target, pieces)
+    labels = sorted(set(owners))
+    code = {label: number for number, label in enumerate(labels)}
+    codes = np.fromiter((code[owner] for owner in owners), np.int64, len(owners))[source]
+    for number, label in enumerate(labels):
+        mine = codes == number
+        yield label, starts[mine], ends[mine]
+
+
+class _Bss:
+    """Finds anonymous memory that belongs to a module: what its last segment has beyond the file."""
+
+    def __init__(self, modules: Sequence[Module]) -> None:
+        self._modules = sorted(modules, key=lambda module: module.base)
+        self._bases = [module.base for module in self._modules]
+
+    def find(self, region: Region) -> Optional[Module]:
+        """Return the module whose address range an anonymous region begins in, or None."""
+        at = bisect.bisect_right(self._bases, region.start) - 1
+        if at < 0 or not region.anonymous or not region.writable:
+            return None
+        return self._modules[at] if region.start < self._modules[at].end else None
+
+    def split(self, regions: Sequence[Region]) -> Iterator[Region]:
+        """Iterate over the regions, cut where a module ends inside one: the kernel merges neighbours."""
+        for region in regions:
+            module = self.find(region)
+            if module is not None and module.end < region.end:
+                yield replace(region, end=module.end)
+                yield replace(region, start=module.end)
+            else:
+                yield region
+
+
+def region_owners(target: Target, regions: Sequence[Region]) -> Sequence[str]:
+    """Return for each mapping who owns what no heap claims of it."""
+    stacks, bss = _stacks(target), _Bss(target.modules)
+    owners: List[str] = []
+    for region, after in zip(regions, [*regions[1:], None]):
+        owner = stacks.get(region.start)
+        if owner is None and region.permissions == "---":
+            owner = GUARDS if _is_guard(region, after, stacks) else RESERVED
+        owners.append(owner or _owner(region, bss.find(region)))
+    return owners
+
+
+def _is_guard(region: Region, after: Optional[Region], stacks: Mapping[int, str]) -> bool:
+    beside = after is not None and after.start == region.end and after.start in stacks
+    return beside and region.anonymous and region.size <= _GUARD_LIMIT
+
+
+def _owner(region: Region, bss_of: Optional[Module]) -> str:
+    if region.name == "[stack]":
+        return MAIN_STACK
+    if bss_of is not None:
+        return f"{bss_of.path} (bss)"
+    if region.name and region.name != "[heap]":
+        return region.name
+    return ANONYMOUS
+
+
+def _stacks(target: Target) -> Mapping[int, str]:
+    """Return the start of each mapping that a thread's stack pointer is in, and its owner."""
+    index: RegionIndex = target.index
+    found: Dict[int, str] = {}
+    for thread in target.threads:
+        region = index.find(thread.stack_pointer) if thread.stack_pointer is not None else None
+        if region is None or not region.anonymous or region.name == "[heap]":
+            continue
+        main = region.name == "[stack]" or (thread.lwp is not None and thread.lwp == target.identity.pid)
+        if found.get(region.start) != MAIN_STACK:
+            found[region.start] = MAIN_STACK if main else STACKS
+    return found
+
+
+# ----------------------------------------------------------------------------- faulty charges
+
+
+def _outside_problems(charges: Sequence[Charge], mapped: Coverage) -> Iterator[Problem]:
+    """Iterate over the owners that claim memory which is in no mapping."""
+    for charge in charges:
+        outside = charge.bytes - mapped.within(charge.starts, charge.ends)
+        if outside > 0:
+            first = _first_outside(charge, mapped)
+            message = f'"{charge.owner}" claims {size_text(outside)} that no mapping holds'
+            yield Problem("ledger-outside", first, message)
+
+
+def _first_outside(charge: Charge, mapped: Coverage) -> int:
+    held = mapped.below(charge.ends) - mapped.below(charge.starts)
+    return int(charge.starts[np.flatnonzero(held < charge.ends - charge.starts)[0]])
+
+
+def _overlap_problems(charges: Sequence[Charge], clashes: U64, overlap: int) -> Iterator[Problem]:
+    """Iterate over the first places that two charges claim, and say how much it is in all."""
+    for address in clashes[:_CLASHES_TOLD].tolist():
+        names = " and ".join(f'"{name}"' for name in _claimants(charges, address))
+        yield Problem("ledger-overlap", address, f"claimed twice: {names}")
+    if len(clashes) > _CLASHES_TOLD:
+        more = count_text(len(clashes) - _CLASHES_TOLD, "more place")
+        yield Problem("ledger-overlap", None, f"claimed twice in {more}; {size_text(overlap)} in all")
+
+
+def _claimants(charges: Sequence[Charge], address: int) -> Iterator[str]:
+    for charge in charges:
+        inside = (charge.starts <= address) & (charge.ends > address)
+        for _ in range(int(np.count_nonzero(inside))):
+            yield charge.owner

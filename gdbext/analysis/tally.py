@@ -1,0 +1,61 @@
+"""Blocks and bytes of a heap by arena and category, in one pass over the columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gdbext.analysis.intervals import I64, slices
+from gdbext.heap.model import CACHED_STATES, FREE_STATES, Blocks, Heap, State
+
+USED, MMAPPED, CACHED, FREE, TOP, OTHER = range(6)
+_CATEGORIES = 6
+
+
+def _categories() -> "np.typing.NDArray[np.int64]":
+    table = np.full(256, OTHER, np.int64)
+    table[[int(state) for state in FREE_STATES]] = FREE
+    table[[int(state) for state in CACHED_STATES]] = CACHED
+    table[int(State.TOP)] = TOP
+    table[int(State.IN_USE)] = USED
+    table[int(State.MMAPPED)] = MMAPPED
+    return table
+
+
+CATEGORY = _categories()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts by arena (rows) and category (columns: USED, MMAPPED, CACHED, FREE, TOP, OTHER)."""
+
+    blocks: I64
+    bytes: I64
+
+    def count(self, *categories: int) -> int:
+        """Return the blocks of those categories, over all arenas."""
+        return int(self.blocks[:, list(categories)].sum())
+
+    def size(self, *categories: int) -> int:
+        """Return the bytes of those categories, over all arenas."""
+        return int(self.bytes[:, list(categories)].sum())
+
+
+def tally(heap: Heap) -> Tally:
+    """Count a heap's blocks and usable bytes; FREE is without TOP."""
+    rows = len(heap.arenas)
+    count = np.zeros(rows * _CATEGORIES, np.int64)
+    total = np.zeros(rows * _CATEGORIES, np.int64)
+    for part in slices(len(heap.blocks)):
+        _add(heap.blocks.select(part), count, total)
+    return Tally(count.reshape(rows, _CATEGORIES), total.reshape(rows, _CATEGORIES))
+
+
+def _add(blocks: Blocks, count: I64, total: I64) -> None:
+    key = blocks.owner * np.int64(_CATEGORIES) + CATEGORY[blocks.state]
+    count += np.bincount(key, minlength=len(count))
+    # Weights are floats, exact below 2**53: low and high halves apart keep hostile sizes exact too.
+    low = np.bincount(key, (blocks.size & np.uint64(0xFFFFFFFF)).astype(np.float64), len(total))
+    high = np.bincount(key, (blocks.size >> np.uint64(32)).astype(np.float64), len(total))
+    total += low.astype(np.int64) + (high.astype(np.int64) << 32)

@@ -1,0 +1,52 @@
+"""Which findings are worth a user's time: the settings ``min-finding-*``.
+
+``docs/design.md``, Decisions: a finding is silent below the bytes *and* below the share of the
+process's writable memory, and always below the floor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbext.report import Finding, Settings
+from gdbext.target import Target
+
+DEFAULTS: Settings = {
+    "min-finding-bytes": 16 << 20,
+    "min-finding-share": 20,
+    "min-finding-floor": 4 << 20,
+}
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The bytes from which a cost is told.
+
+    :param share: per cent of ``writable``.
+    :param writable: bytes of the target's writable mappings.
+    """
+
+    bytes: int
+    share: int
+    floor: int
+    writable: int
+
+    def reached(self, cost: int) -> bool:
+        """Return whether that many bytes are worth a finding."""
+        large = cost >= self.bytes or 100 * cost >= self.share * self.writable
+        return large and cost >= self.floor
+
+    def keep(self, finding: Finding) -> bool:
+        """Return whether a finding is told: always when bytes are not its measure."""
+        return finding.kind == "corruption" or finding.bytes is None or self.reached(finding.bytes)
+
+
+def thresholds(settings: Settings, target: Target) -> Thresholds:
+    """Return the thresholds for a target; a setting that is not given has its default."""
+    chosen = {**DEFAULTS, **settings}
+    return Thresholds(
+        chosen["min-finding-bytes"],
+        chosen["min-finding-share"],
+        chosen["min-finding-floor"],
+        sum(region.size for region in target.memory.regions() if region.writable),
+    )

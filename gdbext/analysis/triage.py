@@ -1,0 +1,166 @@
+"""One page: the findings, worst first, and the memory ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
+
+from gdbext.analysis.fragmentation import find_fragmentation
+from gdbext.analysis.ledger import Ledger, ledger
+from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
+from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
+from gdbext.analysis.thresholds import Thresholds, thresholds
+from gdbext.analysis.wording import count_text
+from gdbext.heap.model import Heap
+from gdbext.report import (
+    Confidence,
+    Finding,
+    Kind,
+    Report,
+    Settings,
+    Severity,
+    column,
+    line,
+    table,
+)
+from gdbext.target import Target
+
+_PLACES = 5
+_RANK = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+@dataclass(frozen=True)
+class HeapRow:
+    """One heap in one line."""
+
+    allocator: str = column("heap")
+    arenas: int = column("arenas", Kind.COUNT)
+    used_blocks: int = column("used blocks", Kind.COUNT)
+    used_bytes: int = column("used", Kind.BYTES)
+    tcache_bytes: int = column("tcached", Kind.BYTES)
+    free_bytes: int = column("free", Kind.BYTES)
+    complete: bool = column("whole", Kind.FLAG)
+
+
+@dataclass(frozen=True)
+class Triage:
+    """What ``triage`` answers.
+
+    :param ledger: the same object as ``rss``'s data.
+    """
+
+    target: str = line("target", json=False)
+    verdict: str = line("verdict", json=False)
+    findings: Sequence[Finding] = table("Findings")
+    heaps: Sequence[HeapRow] = table("Heaps")
+    ledger: Optional[Ledger] = table("Ledger", default=None)
+
+
+@dataclass(frozen=True)
+class HealthyTriage(Triage):
+    """As :class:`Triage`, without a finding."""
+
+    findings: Sequence[Finding] = table(None)
+
+
+def triage(
+    target: Target, heaps: Sequence[Heap], settings: Settings, known: Knowledge = OF_A_CORE
+) -> Report:
+    """Gather what there is to say about a target on one page.
+
+    :param settings: of ``set gx``; those not given have their defaults.
+    :param known: which pages are in RAM.
+    """
+    residency = known.residency
+    limits = thresholds(settings, target)
+    found = ranked([finding for heap in heaps for finding in _findings(heap, target, limits, residency)])
+    account, problems = ledger(target, heaps, residency)
+    page = Triage if found else HealthyTriage
+    verdict = f"{count_text(len(found), 'finding')}." if found else "No findings."
+    rows = [_heap_row(heap) for heap in heaps]
+    return Report(
+        page(target_text(target), verdict, found, rows, account),
+        evidence=[evidence for heap in heaps for evidence in heap.evidence],
+        problems=[*target.problems, *(problem for heap in heaps for problem in heap.problems), *problems],
+        complete=all(heap.complete for heap in heaps),
+        notes=[known.unknown] if known.unknown else [],
+        findings=bool(found),
+    )
+
+
+def ranked(findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Return findings worst first: by severity, then by bytes or waiters."""
+
+    def key(finding: Finding) -> Tuple[int, int, int]:
+        return _RANK[finding.severity], -(finding.bytes or 0), -(finding.waiters or 0)
+
+    return sorted(findings, key=key)
+
+
+def _findings(
+    heap: Heap, target: Target, limits: Thresholds, residency: Optional[Residency]
+) -> Iterator[Finding]:
+    own = [finding for finding in heap.findings if limits.keep(finding)]
+    yield from own
+    yield from find_fragmentation(heap, target, limits, residency, _accounted_arenas(heap, own))
+    yield from find_corruption(heap)
+
+
+def _accounted_arenas(heap: Heap, findings: Sequence[Finding]) -> FrozenSet[int]:
+    """Return the arenas whose free bytes a finding of too many arenas has already told."""
+    if not any(finding.kind == "arena-proliferation" for finding in findings):
+        return frozenset()
+    return frozenset(arena.index for arena in heap.arenas if arena.kind != "main")
+
+
+def find_corruption(heap: Heap) -> Sequence[Finding]:
+    """Return one finding when the heap is damaged, else none."""
+    damage = [problem for problem in heap.problems if problem.corruption]
+    if not damage:
+        return ()
+    evidence: List[str] = []
+    for problem in damage[:_PLACES]:
+        place = "" if problem.address is None else f"{problem.address:#x}: "
+        evidence.append(f"{place}{problem.message}")
+    if len(damage) > _PLACES:
+        evidence.append(f"{len(damage) - _PLACES} more")
+    summary = f"the {heap.allocator} heap is damaged in {count_text(len(damage), 'place')}"
+    remedy = heap.remedies.get("corruption", "look at what owns the block before the first damaged place")
+    return (
+        Finding(
+            "corruption",
+            Severity.CRITICAL,
+            Confidence.HIGH,
+            summary,
+            evidence=tuple(evidence),
+            remedy=remedy,
+        ),
+    )
+
+
+def _heap_row(heap: Heap) -> HeapRow:
+    counts = tally(heap)
+    return HeapRow(
+        heap.allocator,
+        len(heap.arenas),
+        counts.count(USED, MMAPPED),
+        counts.size(USED, MMAPPED),
+        counts.size(CACHED),
+        counts.size(FREE, TOP),
+        heap.complete,
+    )
+
+
+def target_text(target: Target) -> str:
+    """Return what is being looked at in one line."""
+    identity = target.identity
+    parts = [identity.exe or "unknown program"]
+    if identity.pid is not None:
+        parts.append(f"pid {identity.pid}")
+    parts.append(count_text(len(target.threads), "thread"))
+    if identity.core is not None:
+        parts.append(f"core {identity.core}")
+    if identity.time is not None:
+        parts.append(datetime.fromtimestamp(identity.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"))
+    return ", ".join(parts)

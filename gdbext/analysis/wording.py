@@ -1,0 +1,28 @@
+"""Numbers inside sentences of findings and hints; tables are formatted by ``gdbext.render``."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size_text(size: int) -> str:
+    """Return bytes with the largest fitting unit; round figures without a decimal."""
+    value, unit = float(size), "B"
+    for larger in _UNITS:
+        if abs(value) < 1023.95:
+            break
+        value, unit = value / 1024, larger
+    digits = f"{value:.1f}"
+    return f"{digits[:-2] if digits.endswith('.0') else digits} {unit}"
+
+
+def count_text(count: int, noun: str, plural: Optional[str] = None) -> str:
+    """Return "1 run", "2 runs"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def share_text(part: int, whole: int) -> str:
+    """Return a part as per cent of the whole, or "?" of nothing."""
+    return f"{100 * part / whole:.0f} %" if whole else "?"

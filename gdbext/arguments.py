@@ -1,0 +1,292 @@
+"""The command-line grammar: text and a table of options in, values out. No gdb in it.
+
+Options are whole words that start with ``--`` (and ``-h``). They stand before or after the
+expression; what remains is the expression, its spaces and quotes kept as typed. A word inside
+quotes or brackets is never an option, and nothing after a lone ``--`` is. ``--json`` takes a file
+only as ``--json=FILE``: a following word always belongs to the expression.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+
+from gdbext.errors import UsageError
+
+_SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
+_SIZE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)(?:\s*([KMGT])(?:i?B)?|\s*B)?", re.IGNORECASE)
+_CLOSING = {")": "(", "]": "[", "}": "{"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a command.
+
+    :param name: without the dashes.
+    :param kind: ``flag``; ``int`` (also 0x…) and ``size`` (also 16K, 4M, 1G), not negative; ``choice``;
+        ``text``; ``file``: a flag that may carry a value as ``--name=FILE``, never in the next word.
+    :param help: one line, lower case, no full stop.
+    :param choices: the words that a ``choice`` accepts.
+    :param default: what :meth:`Arguments.value` returns when the option is not given.
+    :param metavar: the value's name in the help.
+    """
+
+    name: str
+    kind: str
+    help: str
+    choices: Sequence[str] = ()
+    default: Any = None
+    metavar: Optional[str] = None
+
+
+COMMON_OPTIONS: Sequence[Option] = (
+    Option("json", "file", "print JSON, or write it to FILE", metavar="FILE"),
+    Option("limit", "int", "show N rows at most; 0 shows all", metavar="N"),
+    Option("bytes", "flag", "print exact numbers of bytes"),
+    Option("help", "flag", "show this help (also -h)"),
+)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A parsed command line.
+
+    :param expression: the raw text besides the options, stripped; "" when there is none.
+    :param words: the same, split at spaces outside quotes and brackets, without their outer quotes.
+    """
+
+    options: Mapping[str, Option]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    expression: str = ""
+    words: Sequence[str] = ()
+
+    def flag(self, name: str) -> bool:
+        """Return whether a declared option was given."""
+        return self.options[name].name in self.given
+
+    def value(self, name: str) -> Any:
+        """Return the value of a declared option, or its default; None for ``file`` without a file."""
+        return self.given.get(name, self.options[name].default)
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A word of the line: where it starts and ends, and whether it is wholly outside brackets."""
+
+    start: int
+    end: int
+    text: str
+    bare: bool
+
+
+def parse(text: str, options: Sequence[Option], positional: str = "expression") -> Arguments:
+    """Take a command line apart.
+
+    :param options: all that the command knows; "help" is also ``-h``.
+    :param positional: ``expression`` (raw rest), ``words``, ``none`` (a rest is an error), or ``raw``:
+        nothing but a leading ``-h`` or ``--help`` is an option.
+    :raises UsageError: for an unknown option, a bad value, or a rest where none is taken.
+    """
+    known = {option.name: option for option in options}
+    if positional == "raw":
+        return _parse_raw(text, known)
+    given: dict[str, Any] = {}
+    rest: list[tuple[int, int]] = []
+    words = _split(text)
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word.bare and word.text == "--":
+            rest.extend((later.start, later.end) for later in words[at + 1 :])
+            break
+        if not _is_option(word, positional):
+            rest.append((word.start, word.end))
+            at += 1
+            continue
+        at += _take(words, at, known, given)
+    return _finish(text, rest, known, given, positional)
+
+
+def find_json(text: str) -> Union[bool, str]:
+    """Return what a line says about JSON, however wrong the rest of it is.
+
+    :return: False when it is not asked for, True for standard output, or the file's name.
+    """
+    asked: Union[bool, str] = False
+    for word in _split(text):
+        if word.text == "--":
+            break
+        if word.bare and word.text == "--json":
+            asked = True
+        elif word.bare and word.text.startswith("--json="):
+            asked = _unquote(word.text[len("--json=") :]) or True
+    return asked
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that "4096", "0x1000", "16K", "4MiB" or "1G" mean.
+
+    :raises UsageError: when it is none of these.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a size", "write bytes, or a number with K, M or G")
+    return int(match[1], 0 if match[1][:2].lower() == "0x" else 10) * _SUFFIXES[(match[2] or "").upper()]
+
+
+def parse_int(text: str) -> int:
+    """Return the number that "10" or "0xa" means.
+
+    :raises UsageError: when it is not a number, or negative.
+    """
+    if not _NUMBER.fullmatch(text.strip()):
+        raise UsageError(f"{text!r} is not a number", "write 0 or more, or 0x…")
+    return int(text, 16 if text.strip()[:2].lower() == "0x" else 10)
+
+
+def nearest(word: str, known: Sequence[str]) -> Optional[str]:
+    """Return the known word that is most like ``word``, or None when none is near."""
+    import difflib  # slow to import, and wanted only when something is wrong
+
+    close = difflib.get_close_matches(word, known, 1, 0.5)
+    starting = [name for name in known if word and name.startswith(word)]
+    return (starting or close or [None])[0]
+
+
+def _is_option(word: _Word, positional: str) -> bool:
+    if not word.bare:
+        return False
+    if word.text == "-h" or re.match(r"--[A-Za-z]", word.text):
+        return True
+    # Only an expression may start with a minus that is not an option's.
+    return positional != "expression" and re.match(r"-[A-Za-z]", word.text) is not None
+
+
+def _take(words: Sequence[_Word], at: int, known: Mapping[str, Option], given: dict[str, Any]) -> int:
+    """Record the option at ``words[at]``; return how many words it took."""
+    name, equals, inline = words[at].text.partition("=")
+    option = _find_option(name, known)
+    label = f"--{option.name}"
+    if option.kind == "flag":
+        if equals:
+            raise UsageError(f"{label} takes no value")
+        given[option.name] = True
+        return 1
+    if option.kind == "file":
+        if equals and not _unquote(inline):
+            raise UsageError(f"{label}= names no file", f"write {label} or {label}=FILE")
+        given[option.name] = _unquote(inline) if equals else None
+        return 1
+    if not equals and at + 1 == len(words):
+        raise UsageError(f"{label} needs a value", f"write {label} {option.metavar or option.kind.upper()}")
+    given[option.name] = _convert(option, _unquote(inline if equals else words[at + 1].text))
+    return 1 if equals else 2
+
+
+def _find_option(name: str, known: Mapping[str, Option]) -> Option:
+    if name == "-h" and "help" in known:
+        return known["help"]
+    if name.startswith("--") and name[2:] in known:
+        return known[name[2:]]
+    close = nearest(name.lstrip("-"), list(known))
+    raise UsageError(f"unknown option {name}", f"did you mean --{close}?" if close else "-h lists the options")
+
+
+def _convert(option: Option, text: str) -> Any:
+    try:
+        if option.kind == "int":
+            return parse_int(text)
+        if option.kind == "size":
+            return parse_size(text)
+    except UsageError as error:
+        raise UsageError(f"--{option.name}: {error.message}", error.hint) from None
+    if option.kind == "choice" and text not in option.choices:
+        raise UsageError(f"--{option.name}: {text!r} is not one of {', '.join(option.choices)}")
+    return text
+
+
+def _finish(
+    text: str,
+    rest: Sequence[tuple[int, int]],
+    known: Mapping[str, Option],
+    given: Mapping[str, Any],
+    positional: str,
+) -> Arguments:
+    expression = "".join(_gather(text, rest)).strip()
+    if expression and positional == "none" and "help" not in given:
+        raise UsageError(f"takes no argument, got {expression!r}", "-h shows how it is written")
+    words = [_unquote(text[start:end]) for start, end in rest]
+    return Arguments(known, given, expression, words)
+
+
+def _gather(text: str, rest: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Iterate over the raw pieces, the space between neighbours kept, a space where options stood."""
+    previous = None
+    for start, end in rest:
+        if previous is not None:
+            between = text[previous:start]
+            yield between if between.isspace() else " "
+        yield text[start:end]
+        previous = end
+
+
+def _parse_raw(text: str, known: Mapping[str, Option]) -> Arguments:
+    rest = text.strip()
+    if rest.split(None, 1)[:1] in (["-h"], ["--help"]):
+        return Arguments(known, {"help": True})
+    return Arguments(known, {}, rest, [_unquote(word.text) for word in _split(rest)])
+
+
+def _split(text: str) -> list[_Word]:
+    """Split at spaces outside quotes and brackets; unpaired ones are ordinary characters."""
+    words: list[_Word] = []
+    skips = _skips(text)
+    at, start, bare = 0, None, True
+    while at < len(text):
+        if text[at].isspace():
+            if start is not None:
+                words.append(_Word(start, at, text[start:at], bare))
+            at, start, bare = at + 1, None, True
+            continue
+        if start is None:
+            start, bare = at, at not in skips
+        at = skips.get(at, at) + 1
+    if start is not None:
+        words.append(_Word(start, len(text), text[start:], bare))
+    return words
+
+
+def _skips(text: str) -> dict[int, int]:
+    """Return, for each opening quote or bracket that is closed again, where that is."""
+    skips: dict[int, int] = {}
+    opened: list[int] = []
+    at = 0
+    while at < len(text):
+        character = text[at]
+        end = _closing_quote(text, at) if character in "'\"" else None
+        if end is not None:
+            skips[at] = end
+            at = end
+        elif character in "([{":
+            opened.append(at)
+        elif character in _CLOSING and opened and text[opened[-1]] == _CLOSING[character]:
+            skips[opened.pop()] = at
+        at += 1
+    return skips
+
+
+def _closing_quote(text: str, at: int) -> Optional[int]:
+    quote, end = text[at], at + 1
+    while end < len(text):
+        if text[end] == quote:
+            return end
+        end += 2 if text[end] == "\\" else 1
+    return None
+
+
+def _unquote(word: str) -> str:
+    if len(word) >= 2 and word[0] in "'\"" and _closing_quote(word, 0) == len(word) - 1:
+        return word[1:-1].replace("\\" + word[0], word[0])
+    return word

@@ -1,0 +1,210 @@
+"""Runs one row of the command table: parse, answer, render. The only error boundary of gdbext.
+
+A fault of the user or the target is one line; a defect of ours is a traceback. With ``--json`` both
+also become an envelope with ``error``, because a pipeline reads that and not gdb's exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import traceback
+from typing import Any, Iterable, Optional, TextIO, Union
+
+import gdb
+
+from gdbext.arguments import Arguments, find_json, nearest, parse
+from gdbext.bridge import dependencies, selection
+from gdbext.bridge.context import Context
+from gdbext.errors import GdbextError, UsageError
+
+# Characters handed to gdb at once: its pager looks at each write.
+_BATCH = 1 << 15
+_WIDTH = 100  # where gdb's own is unlimited, as in batch
+
+
+class SpecCommand(gdb.Command):
+    """A command of the table.
+
+    :param spec: its ``CommandSpec``.
+    :param name: under which gdb knows it, ``gx`` included.
+    """
+
+    def __init__(self, spec: Any, name: str) -> None:
+        self.spec = spec
+        self.__doc__ = _brief(spec, name)
+        completion = gdb.COMPLETE_COMMAND if spec.raw else gdb.COMPLETE_EXPRESSION
+        takes_text = spec.expression is not None or spec.words is not None
+        super().__init__(name, gdb.COMMAND_DATA, completion if takes_text else gdb.COMPLETE_NONE)
+
+    def invoke(self, text: str, from_tty: bool) -> None:
+        """Run the command."""
+        run(self.spec, text)
+
+
+class PrefixCommand(gdb.Command):
+    """A word that only leads to others: ``gx``, ``glibc``."""
+
+    def __init__(self, name: str, summary: str) -> None:
+        self.name = name
+        self.words: set[str] = set()  # its sub-commands
+        self.__doc__ = summary
+        super().__init__(name, gdb.COMMAND_DATA, gdb.COMPLETE_NONE, True)
+
+    def invoke(self, text: str, from_tty: bool) -> None:
+        """List the sub-commands, or name the one that was probably meant."""
+        if not text.strip() or text.split()[0] in ("-h", "--help"):
+            gdb.execute(f"help {self.name}")
+            return
+        word = text.split()[0]
+        close = nearest(word, sorted(self.words))
+        hint = f"did you mean {self.name} {close}?" if close else f"help {self.name} lists them"
+        raise gdb.GdbError(f"gdbext: {self.name}: no command {word!r}; {hint}")
+
+
+def run(spec: Any, text: str) -> None:
+    """Answer a command line; every error ends here.
+
+    :raises gdb.GdbError: the one line, for gdb to print.
+    """
+    context = Context()
+    try:
+        with selection.kept():
+            _answer(spec, text, context)
+    except (GdbextError, KeyboardInterrupt, gdb.error) as error:
+        fault = _explain(error)
+        fault = _write_envelope(spec, text, context, fault) or fault
+        _fail(spec, context, fault)
+    except Exception as error:
+        gdb.write(traceback.format_exc(), gdb.STDERR)
+        fault = InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
+        _write_envelope(spec, text, context, fault)
+        _fail(spec, context, fault)
+    else:
+        if context.settings.get("safe"):
+            note_error("")
+    finally:
+        context.progress.clear()
+
+
+class InternalError(GdbextError):
+    """A defect of gdbext, told to whoever reads the envelope."""
+
+    kind = "internal"
+
+
+class DebuggerError(GdbextError):
+    """gdb refused something."""
+
+    kind = "debugger"
+
+
+class StoppedError(GdbextError):
+    """The user or the time budget stopped the command before it had anything."""
+
+    kind = "interrupted"
+
+
+def note_error(message: str) -> None:
+    """Keep the last error in ``$gx_error`` for scripts; "" after a success."""
+    gdb.set_convenience_variable("gx_error", message)
+
+
+def _answer(spec: Any, text: str, context: Context) -> None:
+    arguments = parse(text, spec.all_options, spec.positional)
+    if arguments.flag("help"):
+        from gdbext import render
+
+        gdb.write(render.help_text(spec))
+        return
+    dependencies.load()
+    report = _function(spec.run)(context, arguments)
+    if report is not None:
+        _show(spec, arguments, context, report)
+
+
+def _function(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(f"gdbext.commands.{module}"), name)
+
+
+def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> None:
+    from gdbext import render
+
+    limit = arguments.value("limit")
+    context.progress.clear()
+    if not arguments.flag("json"):
+        width = gdb.parameter("width") or _WIDTH
+        _write(render.text(report, exact=arguments.flag("bytes"), limit=limit, width=width))
+        return
+    target = context.known_target
+    pieces = render.json_pieces(report, schema=spec.schema, target=target, limit=limit)
+    _write_json(arguments.value("json"), pieces)
+
+
+def _write(pieces: Iterable[str]) -> None:
+    """Hand pieces to gdb, which pages them or returns them to ``to_string``."""
+    batch: list[str] = []
+    size = 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece)
+        if size >= _BATCH:
+            gdb.write("".join(batch))
+            batch, size = [], 0
+    gdb.write("".join(batch))
+
+
+def _write_json(path: Optional[str], pieces: Iterable[str]) -> None:
+    if path is None:
+        _write(pieces)
+        return
+    try:
+        with open(os.path.expanduser(path), "w", encoding="utf-8") as stream:
+            _copy(pieces, stream)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
+
+
+def _copy(pieces: Iterable[str], stream: TextIO) -> None:
+    for piece in pieces:
+        stream.write(piece)
+
+
+def _explain(error: BaseException) -> GdbextError:
+    if isinstance(error, GdbextError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return StoppedError("interrupted")
+    return DebuggerError(" ".join(str(error).split()).rstrip("."))
+
+
+def _write_envelope(spec: Any, text: str, context: Context, fault: GdbextError) -> Optional[GdbextError]:
+    """Write the error where the JSON was asked for; return the fault of that, or None."""
+    asked: Union[bool, str] = False if spec.raw else find_json(text)
+    if asked is False:
+        return None
+    from gdbext import render
+
+    try:
+        pieces = [render.error_json(spec.schema, context.known_target, fault)]
+        _write_json(asked if isinstance(asked, str) else None, pieces)
+    except UsageError as unwritable:
+        return unwritable
+    return None
+
+
+def _fail(spec: Any, context: Context, fault: GdbextError) -> None:
+    line = f"gdbext: {spec.title}: {fault}"
+    if not context.settings.get("safe"):
+        raise gdb.GdbError(line)
+    gdb.write(line + "\n", gdb.STDERR)
+    note_error(line)
+
+
+def _brief(spec: Any, name: str) -> str:
+    """Return what gdb's own ``help`` shows."""
+    rest = f" {spec.expression or spec.words}" if spec.expression or spec.words else ""
+    example = f"\nExample: {spec.example}" if spec.example else ""
+    description = f"\n{spec.description}" if spec.description else ""
+    return f"{spec.summary}.\nUsage: {name} [OPTION]...{rest}{description}{example}\n{name} -h lists the options."

@@ -1,0 +1,80 @@
+"""numpy and tabulate for gdb's Python, imported when the first command needs them.
+
+``install.sh`` puts them into ``.deps/pyX.Y`` beside the package. That folder is in ``sys.path`` only
+while they are imported: afterwards other scripts find what they always found. A copy that somebody
+has imported already is used as it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from contextlib import contextmanager
+from typing import Iterator, Sequence
+
+from gdbext.errors import GdbextError
+
+NEEDED = ("numpy", "tabulate")
+
+_root = ""
+
+
+class MissingDependencyError(GdbextError):
+    """gdb's Python has no numpy or no tabulate."""
+
+    kind = "dependency"
+
+
+def locate(package_folder: str) -> None:
+    """Note where the package is; ``.deps`` lies beside it."""
+    global _root
+    _root = os.path.dirname(package_folder)
+
+
+def find_missing() -> Sequence[str]:
+    """Return one line when something is missing, saying what to run; nothing is imported."""
+    with _own_first():
+        missing = [name for name in NEEDED if not _available(name)]
+    return [str(_missing(missing))] if missing else []
+
+
+def load() -> None:
+    """Import what commands need.
+
+    :raises MissingDependencyError: when one of them is absent or broken.
+    """
+    with _own_first():
+        for name in NEEDED:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                raise _missing([name], str(error).strip().partition("\n")[0]) from None
+
+
+@contextmanager
+def _own_first() -> Iterator[None]:
+    folder = os.path.join(_root, ".deps", "py%d.%d" % sys.version_info[:2])
+    if not os.path.isdir(folder):
+        yield
+        return
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _available(name: str) -> bool:
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
+def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:
+    version = "%d.%d" % sys.version_info[:2]
+    because = f" ({reason})" if reason and not reason.startswith("No module named") else ""
+    message = f"gdb's Python {version} cannot import {' and '.join(names)}{because}"
+    installer = os.path.join(_root, "install.sh")
+    if os.path.exists(installer):
+        return MissingDependencyError(message, f"run {installer}")
+    return MissingDependencyError(message, f"run pip install --python-version {version} for them")

@@ -1,0 +1,99 @@
+"""Registers everything with gdb, once.
+
+Every command is registered below ``gx``; plainly too where nobody owns its first word. What users
+have in their fingers stays: each abbreviation of a builtin that our names would take away is
+restored with an alias.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Sequence
+
+import gdb
+
+from gdbext import _mount
+from gdbext.bridge import dependencies, names, session, settings
+from gdbext.bridge.command import PrefixCommand, SpecCommand
+
+PREFIX = "gx"
+
+_registered = False
+
+
+def register(package_folder: str) -> None:
+    """Register commands and settings; a second call does nothing.
+
+    :param package_folder: where ``gdbext/__init__.py`` is.
+    """
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    _mount.mount(package_folder)
+    dependencies.locate(package_folder)
+    from gdbext import commands, printers
+
+    settings.register(commands.SETTINGS)
+    _register_prefixed(commands.COMMANDS, commands.PREFIXES)
+    names.plain_owners.update(_find_owners(commands.COMMANDS, commands.FOREIGN_NAMES))
+    _register_plain(commands.COMMANDS, commands.PREFIXES)
+    _register_printers(printers.COLLECTIONS)
+    session.listen()
+    for line in dependencies.find_missing():
+        gdb.write(f"gdbext: {line}\n", gdb.STDERR)
+
+
+def _register_prefixed(specs: Sequence[Any], prefixes: Mapping[str, str]) -> None:
+    top = PrefixCommand(PREFIX, "Heap and data-structure forensics (gdbext).")
+    top.words.update(_roots(specs))
+    _register_family(specs, prefixes, f"{PREFIX} ")
+
+
+def _register_family(specs: Sequence[Any], prefixes: Mapping[str, str], lead: str) -> None:
+    """Register commands and the prefixes above them, all names led by ``lead``."""
+    made = {
+        root: PrefixCommand(lead + root, prefixes[root]) for root in _roots(specs) if root in prefixes
+    }
+    for spec in specs:
+        SpecCommand(spec, lead + spec.name)
+        if _root(spec) in made:
+            made[_root(spec)].words.add(spec.name.split()[1])
+
+
+def _find_owners(specs: Sequence[Any], foreign: Mapping[str, str]) -> dict[str, str]:
+    """Return who owns each first word that is not ours to take."""
+    roots = [root for root in _roots(specs) if not _prefixed_only(specs, root)]
+    owners = {root: foreign.get(root) or names.find_owner(root) for root in roots}
+    return {root: owner for root, owner in owners.items() if owner}
+
+
+def _register_plain(specs: Sequence[Any], prefixes: Mapping[str, str]) -> None:
+    free = [
+        root
+        for root in _roots(specs)
+        if root not in names.plain_owners and not _prefixed_only(specs, root)
+    ]
+    taken = [spec for spec in specs if _root(spec) in free]
+    abbreviations = names.Abbreviations([PREFIX, *free])
+    _register_family(taken, prefixes, "")
+    names.plain_names.update(spec.name for spec in taken)
+    abbreviations.restore()
+
+
+def _register_printers(collections: Iterable[Any]) -> None:
+    import gdb.printing
+
+    for make in collections:
+        gdb.printing.register_pretty_printer(None, make(), replace=True)
+
+
+def _root(spec: Any) -> str:
+    return str(spec.name).split()[0]
+
+
+def _roots(specs: Sequence[Any]) -> Sequence[str]:
+    return list(dict.fromkeys(_root(spec) for spec in specs))
+
+
+def _prefixed_only(specs: Sequence[Any], root: str) -> bool:
+    return any(spec.prefixed_only for spec in specs if _root(spec) == root)

@@ -1,0 +1,37 @@
+"""The user's selection: kept while a command looks at other threads.
+
+gdb.Frame objects survive a change of thread by their frame id; the restored selection is therefore
+equal, frame number included. The language follows the frame and is never set.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Iterator, Optional
+
+import gdb
+
+
+def find_frame() -> Optional[gdb.Frame]:
+    """Return the selected frame, or None where there is none (no process, or no registers)."""
+    try:
+        return gdb.selected_frame()
+    except gdb.error:
+        return None
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Give back the selected thread and frame, whatever happens inside."""
+    thread, frame = gdb.selected_thread(), find_frame()
+    try:
+        yield
+    finally:
+        _restore(thread, frame)
+
+
+def _restore(thread: Optional[gdb.InferiorThread], frame: Optional[gdb.Frame]) -> None:
+    if thread is not None and thread.is_valid() and thread != gdb.selected_thread():
+        thread.switch()
+    if frame is not None and frame.is_valid() and frame != find_frame():
+        frame.select()

@@ -1,0 +1,109 @@
+"""What is known of an inferior at its present stop, kept between commands.
+
+A session dies with the stop: when the inferior goes on, when its memory is written, when an object
+file comes or goes, and when it is another core or process than before. The last is seen by holding
+one of gdb's thread objects, which gdb invalidates on detach, kill and ``core-file``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import gdb
+
+from gdbext.bridge import dependencies
+from gdbext.progress import Progress
+from gdbext.target import Target
+
+_ENDING_EVENTS = (
+    "cont",
+    "exited",
+    "memory_changed",
+    "register_changed",
+    "inferior_call",
+    "new_objfile",
+    "free_objfile",
+    "clear_objfiles",
+    "inferior_deleted",
+    "executable_changed",
+)
+
+_sessions: "dict[int, Session]" = {}
+
+
+class Session:
+    """One inferior at one stop."""
+
+    def __init__(self) -> None:
+        self._inferior = gdb.selected_inferior()
+        self._anchor = next(iter(self._inferior.threads()), None)
+        self._key = _identify(self._inferior)
+        self._target: Optional[Target] = None
+        self._heaps: Optional[Sequence[Any]] = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the inferior is still at the stop that this session describes."""
+        if not self._inferior.is_valid() or _identify(self._inferior) != self._key:
+            return False
+        return self._anchor is not None and self._anchor.is_valid()
+
+    @property
+    def known_target(self) -> Optional[Target]:
+        """The target when a command has asked for it before, else None."""
+        return self._target
+
+    def target(self) -> Target:
+        """Return the target.
+
+        :raises MissingDependencyError: when gdb's Python lacks numpy.
+        :raises GdbextError: as ``gdbext.bridge.target.read_target``.
+        """
+        if self._target is None:
+            dependencies.load()
+            from gdbext.bridge.target import read_target
+
+            self._target = read_target()
+        return self._target
+
+    def heaps(self, progress: Progress) -> Sequence[Any]:
+        """Return every heap of the target. One that is incomplete is made anew next time."""
+        if self._heaps is not None:
+            return self._heaps
+        from gdbext.heap.detect import find_heaps
+
+        heaps = find_heaps(self.target(), progress)
+        if all(heap.complete for heap in heaps):
+            self._heaps = heaps
+        return heaps
+
+
+def current() -> Session:
+    """Return the selected inferior's session, a new one where the old has ended."""
+    number = gdb.selected_inferior().num
+    session = _sessions.get(number)
+    if session is None or not session.fresh:
+        session = _sessions[number] = Session()
+    return session
+
+
+def drop() -> None:
+    """End every session."""
+    _sessions.clear()
+
+
+def listen() -> None:
+    """End sessions on gdb's events, as far as this gdb has them."""
+    for name in _ENDING_EVENTS:
+        registry = getattr(gdb.events, name, None)
+        if registry is not None:
+            registry.connect(_on_event)
+
+
+def _on_event(event: object) -> None:
+    drop()
+
+
+def _identify(inferior: gdb.Inferior) -> tuple[object, ...]:
+    # The sysroot decides which files stand in for what a core does not hold.
+    return (inferior.pid, inferior.progspace.filename, gdb.parameter("sysroot"))

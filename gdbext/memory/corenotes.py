@@ -1,0 +1,236 @@
+"""What the notes of a Linux core say: threads, process, mapped files, auxiliary vector.
+
+The kernel (``fs/binfmt_elf.c``) writes the crashing thread first and process-wide notes after its
+``NT_PRSTATUS``; gdb's gcore writes ``NT_PRPSINFO`` first and the notes at the end of the file. Here the
+order matters for threads only: gdb numbers them as they come.
+
+``elf_prstatus`` and ``elf_prpsinfo`` have no version; their members follow from the word size. Registers
+are known for x86-64, i386 and aarch64.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Iterable, Mapping, Optional, Sequence
+
+from gdbext.abi import Abi
+from gdbext.memory import Buffer
+from gdbext.memory.elf import Note
+
+NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
+NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
+NT_386_TLS, NT_ARM_TLS = 0x200, 0x401
+
+AT_PHDR, AT_PAGESZ, AT_ENTRY, AT_RANDOM, AT_EXECFN, AT_SYSINFO_EHDR = 3, 6, 9, 25, 31, 33
+
+KNOWN = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS))
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """One line of ``NT_FILE``: a mapping with its file.
+
+    :param offset: of ``start`` in the file, in bytes.
+    """
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+@dataclass(frozen=True)
+class CoreThread:
+    """A thread's ``NT_PRSTATUS``.
+
+    :param registers: by gdb's names; empty for machines that are not known here.
+    :param tls: thread pointer, or None.
+    :param signal: signal that the thread was handling, 0 for none.
+    """
+
+    lwp: int
+    registers: Mapping[str, int]
+    tls: Optional[int]
+    signal: int
+
+    @property
+    def stack_pointer(self) -> Optional[int]:
+        """The stack pointer, or None when the registers are not known."""
+        return next((self.registers[name] for name in ("rsp", "esp", "sp") if name in self.registers), None)
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """``NT_PRPSINFO``: the process id, the executable's short name and the start of its arguments."""
+
+    pid: int
+    comm: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class CoreNotes:
+    """All notes that are understood.
+
+    :param signal: what killed the process, or None when no note says.
+    :param files: sorted by address, disjoint.
+    :param page_size: from the auxiliary vector or ``NT_FILE``; None when neither is whole.
+    :param damage: one line for each note that does not hold what its type promises.
+    """
+
+    threads: Sequence[CoreThread] = ()
+    process: Optional[ProcessInfo] = None
+    auxv: Mapping[int, int] = field(default_factory=dict)
+    files: Sequence[MappedFile] = ()
+    signal: Optional[int] = None
+    page_size: Optional[int] = None
+    damage: Sequence[str] = ()
+
+
+# in the order of elf_gregset_t, by gdb's names
+_REGISTERS = {
+    "x86-64": "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
+    "fs_base gs_base ds es fs gs",
+    "i386": "ebx ecx edx esi edi ebp eax ds es fs gs orig_eax eip cs eflags esp ss",
+    "aarch64": " ".join(f"x{number}" for number in range(31)) + " sp pc cpsr",
+}
+
+
+def parse_core_notes(notes: Iterable[Note], abi: Abi) -> CoreNotes:
+    """Return what the notes say; contents that are too short or nonsense are listed as damage."""
+    return _Collector(abi).collect(notes)
+
+
+class _Collector:
+    def __init__(self, abi: Abi) -> None:
+        self._abi = abi
+        self._threads: list[CoreThread] = []
+        self._process: Optional[ProcessInfo] = None
+        self._auxv: dict[int, int] = {}
+        self._files: list[MappedFile] = []
+        self._file_page: Optional[int] = None
+        self._signal: Optional[int] = None
+        self._damage: list[str] = []
+
+    def collect(self, notes: Iterable[Note]) -> CoreNotes:
+        takers = {
+            NT_PRSTATUS: self._take_prstatus,
+            NT_PRPSINFO: self._take_prpsinfo,
+            NT_AUXV: self._take_auxv,
+            NT_FILE: self._take_files,
+            NT_SIGINFO: self._take_siginfo,
+            NT_386_TLS: self._take_386_tls,
+            NT_ARM_TLS: self._take_arm_tls,
+        }
+        for note in notes:
+            if note.type in takers and note.owner in ("CORE", "LINUX"):
+                self._take(takers[note.type], note)
+        page = _sane_page(self._auxv.get(AT_PAGESZ)) or _sane_page(self._file_page)
+        return CoreNotes(
+            tuple(self._threads), self._process, self._auxv, self._disjoint_files(),
+            self._find_signal(), page, tuple(self._damage),
+        )  # fmt: skip
+
+    def _take(self, taker: object, note: Note) -> None:
+        try:
+            taker(note.contents)  # type: ignore[operator]
+        except struct.error:
+            self._damage.append(f"note {note.type:#x} of {len(note.contents)} bytes is too short")
+
+    def _unpack(self, form: str, data: Buffer, offset: int) -> tuple[int, ...]:
+        return struct.unpack_from(self._abi.order_mark + form, data, offset)
+
+    def _words(self, data: Buffer) -> tuple[int, ...]:
+        size = self._abi.pointer_size
+        return self._unpack(f"{len(data) // size}{self._abi.word_format[-1]}", data, 0)
+
+    def _take_prstatus(self, data: Buffer) -> None:
+        wide = self._abi.pointer_size == 8
+        (signal,) = self._unpack("h", data, 12)
+        (lwp,) = self._unpack("i", data, 32 if wide else 24)
+        names = _REGISTERS.get(self._abi.machine, "").split()
+        word = self._abi.word_format[-1]
+        values = self._unpack(f"{len(names)}{word}", data, 112 if wide else 72) if names else ()
+        registers = dict(zip(names, values))
+        self._threads.append(CoreThread(lwp, registers, registers.get("fs_base"), signal))
+
+    def _take_prpsinfo(self, data: Buffer) -> None:
+        if self._abi.pointer_size == 8:
+            pid_at, name_at = 24, 40
+        else:
+            # uid_t is 16 bits wide on i386 and arm (124 bytes in all), 32 elsewhere (128)
+            pid_at, name_at = (12, 28) if len(data) < 128 else (16, 32)
+        (pid,) = self._unpack("i", data, pid_at)
+        comm, arguments = struct.unpack_from("16s80s", data, name_at)
+        self._process = ProcessInfo(pid, _text(comm), _text(arguments).rstrip(" "))
+
+    def _take_auxv(self, data: Buffer) -> None:
+        words = self._words(data)
+        for kind, value in zip(words[::2], words[1::2]):
+            if kind == 0:
+                break
+            self._auxv[kind] = value
+
+    def _take_files(self, data: Buffer) -> None:
+        size = self._abi.pointer_size
+        count, page = self._unpack(f"2{self._abi.word_format[-1]}", data, 0)
+        if count > (len(data) - 2 * size) // (3 * size):
+            self._damage.append(f"NT_FILE announces {count} mappings in {len(data)} bytes")
+            return
+        table = memoryview(data)[2 * size : (2 + 3 * count) * size]
+        rows = struct.iter_unpack(f"{self._abi.order_mark}3{self._abi.word_format[-1]}", table)
+        names = bytes(data[(2 + 3 * count) * size :]).split(b"\0")
+        if len(names) <= count:
+            self._damage.append(f"NT_FILE names {len(names) - 1} files for {count} mappings")
+        self._file_page = page
+        for (start, end, offset), name in zip(rows, names):
+            self._files.append(MappedFile(start, end, offset * page, _text(name)))
+
+    def _take_siginfo(self, data: Buffer) -> None:
+        # the first one is the crashing thread's; gcore writes one for each thread
+        (signal,) = self._unpack("i", data, 0)
+        if self._signal is None:
+            self._signal = signal
+
+    def _take_386_tls(self, data: Buffer) -> None:
+        # struct user_desc: entry_number, base_addr, limit, flags; %gs holds the selector of glibc's entry
+        selector = self._threads[-1].registers.get("gs") if self._threads else None
+        if selector is None:
+            return
+        for at in range(0, len(data) - 15, 16):
+            number, base = self._unpack("II", data, at)
+            if number == (selector & 0xFFFF) >> 3:
+                self._set_tls(base)
+
+    def _take_arm_tls(self, data: Buffer) -> None:
+        if self._threads:
+            self._set_tls(self._unpack(self._abi.word_format[-1], data, 0)[0])
+
+    def _set_tls(self, tls: int) -> None:
+        last = self._threads[-1]
+        self._threads[-1] = CoreThread(last.lwp, last.registers, tls, last.signal)
+
+    def _find_signal(self) -> Optional[int]:
+        if self._signal is not None:
+            return self._signal
+        return next((thread.signal for thread in self._threads), None)
+
+    def _disjoint_files(self) -> tuple[MappedFile, ...]:
+        kept: list[MappedFile] = []
+        for file in sorted(self._files, key=lambda file: file.start):
+            if file.start < file.end and (not kept or kept[-1].end <= file.start):
+                kept.append(file)
+        if len(kept) < len(self._files):
+            self._damage.append(f"NT_FILE holds {len(self._files) - len(kept)} impossible mappings")
+        return tuple(kept)
+
+
+def _text(data: bytes) -> str:
+    return data.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
+def _sane_page(size: Optional[int]) -> Optional[int]:
+    if size is None or not 1024 <= size <= 1 << 26 or size & (size - 1):
+        return None
+    return size

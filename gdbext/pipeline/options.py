@@ -1,0 +1,153 @@
+"""The program's own options; everything else is the command, passed through to gdb as typed."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from gdbext.errors import UsageError
+
+DEFAULT_TIMEOUT = 600.0
+_FAMILIES = ("glibc", "jemalloc", "blocks")  # first words of commands with two
+_WITHOUT_TARGET = ("commands",)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A parsed command line.
+
+    :param command: the command's words, options and arguments, as they came.
+    :param json: None without ``--json``, "" for standard output, else a file's name.
+    :param timeout: seconds, or None for ever.
+    """
+
+    command: Sequence[str] = field(default=())
+    core: Optional[str] = None
+    exe: Optional[str] = None
+    pid: Optional[int] = None
+    sysroot: Optional[str] = None
+    debug_dir: Optional[str] = None
+    gdb: str = "gdb"
+    timeout: Optional[float] = DEFAULT_TIMEOUT
+    json: Optional[str] = None
+    help: bool = False
+    version: bool = False
+
+    @property
+    def wants_help(self) -> bool:
+        """Whether the command's own help is asked for."""
+        return any(word in ("-h", "--help") for word in _before_dashes(self.command))
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether the command looks at a process or a core."""
+        return not self.wants_help and self.command[0] not in _WITHOUT_TARGET
+
+    @property
+    def name(self) -> str:
+        """The command's name as far as its words tell: those of a family have two."""
+        words = [word for word in self.command if not word.startswith("-")]
+        return " ".join(words[: 2 if words[:1] and words[0] in _FAMILIES else 1])
+
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON when gdb did not say."""
+        return f"gdbext/{self.name.replace(' ', '-') or 'gdbext'}/1"
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Take the command line apart; options of ours may stand anywhere before ``--``.
+
+    :raises UsageError: for an option of ours without its value or with a bad one, or no command.
+    """
+    given: dict[str, Any] = {}
+    command: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if word == "--":
+            command += [word, *words]
+            break
+        if name == "--json":
+            given["json"] = value
+        elif name in _VALUES:
+            key, convert = _VALUES[name]
+            given[key] = convert(name, value if equals else _next(name, words))
+        elif word in _ABOUT and not command:
+            given[_ABOUT[word]] = True
+        else:
+            command.append(word)
+    return _checked(Options(command=tuple(command), **given))
+
+
+def _checked(options: Options) -> Options:
+    if options.help or options.version:
+        return options
+    if options.command[:1] == ("gx",):
+        options = replace(options, command=options.command[1:])
+    if not options.command or options.command[0].startswith("-"):
+        raise UsageError("no command is named", "gdbext --help shows how it is written")
+    if any("\n" in word or "\0" in word for word in options.command):
+        raise UsageError("a command is one line")
+    if options.core and options.pid is not None:
+        raise UsageError("--core and --pid exclude each other")
+    if options.needs_target and not options.core and options.pid is None:
+        raise UsageError("nothing to look at", "name a core with --core or a process with --pid")
+    return options
+
+
+def _next(name: str, words: list[str]) -> str:
+    if not words:
+        raise UsageError(f"{name} needs a value", "gdbext --help shows how it is written")
+    return words.pop(0)
+
+
+def _text(name: str, value: str) -> str:
+    if not value or "\n" in value or "\0" in value:
+        raise UsageError(f"{name}: {value!r} is not a name")
+    return value
+
+
+def _path(name: str, value: str) -> str:
+    return os.path.abspath(_text(name, value))
+
+
+def _folder(name: str, value: str) -> str:
+    if not os.path.isdir(value):
+        raise UsageError(f"{name}: {value} is not a directory")
+    return _path(name, value)
+
+
+def _pid(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise UsageError(f"{name}: {value!r} is not a process id")
+    return int(value)
+
+
+def _seconds(name: str, value: str) -> Optional[float]:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not math.isfinite(seconds) or seconds < 0:
+        raise UsageError(f"{name}: {value!r} is not a number of seconds", "0 is for ever")
+    return seconds or None
+
+
+_ABOUT = {"-h": "help", "--help": "help", "--version": "version"}
+_VALUES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
+    "--core": ("core", _path),
+    "--exe": ("exe", _path),
+    "--pid": ("pid", _pid),
+    "--sysroot": ("sysroot", _folder),
+    "--debug-dir": ("debug_dir", _folder),
+    "--gdb": ("gdb", _text),
+    "--timeout": ("timeout", _seconds),
+}
+
+
+def _before_dashes(words: Sequence[str]) -> Sequence[str]:
+    return words[: words.index("--")] if "--" in words else words

@@ -1,0 +1,81 @@
+"""The help of a command, from its row in the command table."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, Iterator, Sequence
+
+_WIDTH = 80
+_COLUMN = 28  # where the help of an option starts at most
+
+
+def help_text(spec: Any) -> str:
+    """Return what ``-h`` prints.
+
+    :param spec: a command's declaration: ``name``, ``summary``, ``description``, ``expression``,
+        ``example`` and ``options`` (each with ``name``, ``kind``, ``metavar``, ``help``, ``default``); also
+        ``words``, ``all_options`` and ``prefixed_only`` where it has them.
+    """
+    options = getattr(spec, "all_options", spec.options)
+    sections = [_usage(spec, options), [_sentence(spec.summary)]]
+    if spec.description:
+        sections.append(_paragraphs(spec.description))
+    if options:
+        sections.append(["Options:", *_option_lines(options)])
+    if spec.example:
+        sections.append(["Example:", *(f"  {line}" for line in spec.example.strip().splitlines())])
+    return "\n\n".join("\n".join(section) for section in sections) + "\n"
+
+
+def _usage(spec: Any, options: Sequence[Any]) -> list[str]:
+    words = ["gx " + spec.name if getattr(spec, "prefixed_only", False) else spec.name]
+    if options:
+        words.append("[OPTIONS]")
+    rest = getattr(spec, "words", None) or spec.expression
+    if rest:
+        words.append(str(rest))
+    return textwrap.wrap(" ".join(words), _WIDTH, initial_indent="Usage: ", subsequent_indent=" " * 9)
+
+
+def _sentence(summary: str) -> str:
+    text = summary[:1].upper() + summary[1:]
+    return textwrap.fill(text if text.endswith((".", "?", "!")) else text + ".", _WIDTH)
+
+
+def _paragraphs(description: str) -> list[str]:
+    paragraphs = textwrap.dedent(description).strip().split("\n\n")
+    return "\n\n".join(textwrap.fill(" ".join(text.split()), _WIDTH) for text in paragraphs).split("\n")
+
+
+def _option_lines(options: Sequence[Any]) -> Iterator[str]:
+    names = [_option_name(option) for option in options]
+    column = min(max(map(len, names)) + 4, _COLUMN)
+    for name, option in zip(names, options):
+        lead = f"  {name}"
+        if len(lead) + 2 > column:
+            yield lead
+            lead = ""
+        yield from textwrap.wrap(
+            _option_help(option),
+            _WIDTH,
+            initial_indent=lead.ljust(column),
+            subsequent_indent=" " * column,
+        )
+
+
+def _option_name(option: Any) -> str:
+    name = option.name if option.name.startswith("-") else f"--{option.name}"
+    if option.kind == "flag":
+        return "-h, --help" if name == "--help" else name
+    value = option.metavar or option.kind.upper()
+    return f"{name}[={value}]" if option.kind == "file" else f"{name} {value}"
+
+
+def _option_help(option: Any) -> str:
+    text = str(option.help)
+    choices = getattr(option, "choices", ())
+    if choices:
+        text += f": {', '.join(choices)}"
+    if option.default in (None, False, ""):
+        return text
+    return f"{text} (default {option.default})"

@@ -1,0 +1,143 @@
+"""One value as text: sizes, shares, addresses, threads; ``None`` is "?" in every kind.
+
+What comes from a target is untrusted: control characters in names would reach the terminal, so all
+text is shown with the unprintable escaped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Optional
+
+from gdbext.report import Kind, Show, ThreadRef
+
+UNKNOWN = "?"
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_NUMERIC = frozenset((Kind.ADDRESS, Kind.BYTES, Kind.COUNT, Kind.SHARE))
+
+
+def is_numeric(kind: Kind) -> bool:
+    """Return whether values of that kind are right-aligned and never shortened."""
+    return kind in _NUMERIC
+
+
+def show_of(field: "dataclasses.Field[Any]") -> Optional[Show]:
+    """Return a field's declaration, or None when it has none."""
+    show = field.metadata.get("show")
+    return show if isinstance(show, Show) else None
+
+
+def human_size(size: int) -> str:
+    """Return bytes with one decimal of the largest fitting unit; exact below 1 KiB."""
+    if abs(size) < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in _UNITS:
+        value /= 1024
+        if abs(value) < 1023.95 or unit == _UNITS[-1]:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def grouped(number: int) -> str:
+    """Return a count for a sentence, its thousands set apart by spaces."""
+    return f"{number:,}".replace(",", " ")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` on one line, everything unprintable escaped."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def value_text(value: Any, kind: Kind, *, exact: bool = False) -> str:
+    """Return a value of a field as text, on one line.
+
+    :param exact: sizes as plain digits.
+    """
+    if value is None:
+        return UNKNOWN
+    if kind is Kind.ADDRESS:
+        return f"{int(value):#x}"
+    if kind is Kind.BYTES:
+        return str(int(value)) if exact else human_size(int(value))
+    if kind is Kind.COUNT:
+        return str(int(value))
+    if kind is Kind.SHARE:
+        return f"{float(value):.1%}" if math.isfinite(value) else UNKNOWN
+    if kind is Kind.FLAG:
+        return "yes" if value else "no"
+    if kind is Kind.THREADS:
+        return ", ".join(thread_text(thread) for thread in value)
+    return object_text(value, exact=exact)
+
+
+def thread_text(thread: ThreadRef) -> str:
+    """Return "3 worker-1"; the lwp stands in for an unknown number."""
+    number = f"lwp {thread.lwp}" if thread.number is None else str(thread.number)
+    if thread.number is None and thread.lwp is None:
+        number = UNKNOWN
+    return f"{number} {printable(thread.name)}" if thread.name else number
+
+
+def object_text(value: Any, *, exact: bool = False) -> str:
+    """Return any value compactly on one line: "label value, label value" for what has members."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, ThreadRef):
+        return thread_text(value)
+    if isinstance(value, Enum):
+        return printable(str(value.value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _members_text(value, exact)
+    if isinstance(value, Mapping):
+        pairs = (f"{object_text(key)} {object_text(item, exact=exact)}" for key, item in value.items())
+        return ", ".join(pairs)
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return ", ".join(object_text(item, exact=exact) for item in value)
+    return printable(str(value))
+
+
+def _members_text(value: Any, exact: bool) -> str:
+    parts = []
+    for field in dataclasses.fields(value):
+        show = show_of(field) or Show("line", field.name.replace("_", " "), Kind.OBJECT)
+        if show.label is not None:
+            shown = value_text(getattr(value, field.name), show.kind, exact=exact)
+            parts.append(f"{show.label} {shown}")
+    return ", ".join(parts)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return ``text`` within ``width`` characters: paths lose their middle, the rest its end."""
+    if len(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    if "/" not in text:
+        return text[: width - 1] + "…"
+    tail = (width - 1) * 2 // 3
+    return text[: width - 1 - tail] + "…" + text[len(text) - tail :]
+
+
+def threads_within(threads: Iterable[ThreadRef], width: int) -> str:
+    """Return as many threads as fit ``width``, then "+N more"; at least that."""
+    names = [thread_text(thread) for thread in threads]
+    whole = ", ".join(names)
+    if len(whole) <= width:
+        return whole
+    for shown in range(len(names) - 1, 0, -1):
+        cut = f"{', '.join(names[:shown])} +{len(names) - shown} more"
+        if len(cut) <= width:
+            return cut
+    return shorten(f"+{len(names)} more" if len(names) > 1 else whole, width)

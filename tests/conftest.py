@@ -1,0 +1,42 @@
+"""Options, markers and the last lines that all tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Iterator
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+if str(CHECKOUT) not in sys.path:
+    sys.path.insert(0, str(CHECKOUT))
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption(
+        "--boards",
+        choices=("pairwise", "full"),
+        default="pairwise",
+        help="boards that each gdb test runs on: every pair of their values (default), or all combinations",
+    )
+
+
+def pytest_configure(config: Any) -> None:
+    config.addinivalue_line("markers", "slow: takes more than some ten seconds")
+    config.addinivalue_line(
+        "markers", "boards(**dimensions): the boards of a test: restricts a board's values, or adds a dimension"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reasons = Counter(_reasons(terminalreporter.stats.get("skipped", ())))
+    if not reasons:
+        return
+    listed = "; ".join(f"{count} x {reason}" for reason, count in sorted(reasons.items()))
+    terminalreporter.write_line(f"{sum(reasons.values())} skipped: {listed}")
+
+
+def _reasons(reports: Any) -> Iterator[str]:
+    for report in reports:
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        yield text.replace("Skipped: ", "", 1)

@@ -1,0 +1,61 @@
+"""The boards themselves: the truth is there, gdb opens the target, and what it sees is the libc meant."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.support.boards import Board
+
+FIND_LIBC = """
+for objfile in gdb.objfiles():
+    if 'libc.so' in objfile.filename or 'libc-2' in objfile.filename:
+        print('LIBC', objfile.filename, objfile.build_id)
+print('THREADS', len(gdb.selected_inferior().threads()))
+"""
+
+
+def build_id(path):
+    """Read a build-id as binutils sees it."""
+    out = subprocess.run(["readelf", "-n", str(path)], capture_output=True, text=True, check=True).stdout
+    return re.search(r"Build ID: (\w+)", out).group(1)
+
+
+def test_the_program_ran_with_the_glibc_of_its_board(stage, board: Board):
+    here = stage("healthy_server")
+    assert here.truth.glibc == here.glibc.version
+    assert here.truth.raw["program"] == "healthy_server"
+    assert here.truth.malloc_info.system_bytes > 0
+
+
+def test_gdb_sees_every_thread(stage, board: Board):
+    here = stage("healthy_server")
+    assert f"THREADS {len(here.truth.tids)}\n" in here.python(FIND_LIBC)
+
+
+@pytest.mark.boards(info=("debug", "plain"))
+def test_gdb_sees_the_right_libc(stage, board: Board):
+    here = stage("healthy_server")
+    assert f"LIBC {here.glibc.libc} {build_id(here.glibc.libc)}" in here.python(FIND_LIBC)
+
+
+@pytest.mark.boards(info=("debug",))
+def test_debug_info_of_libc_is_used(stage, board: Board):
+    here = stage("healthy_server")
+    system = here.truth.malloc_info.arenas[0].system_bytes
+    assert f"= {system}\n" in here.gdb("output 0", "print main_arena.system_mem").out
+
+
+@pytest.mark.boards(info=("plain", "bare"))
+def test_no_debug_info_of_libc_is_used(stage, board: Board):
+    here = stage("healthy_server")
+    assert re.search("No symbol (\"main_arena\"|table is loaded)", here.gdb("print main_arena").err)
+
+
+@pytest.mark.boards(info=("bare",), target=("gcore", "core"))
+def test_a_bare_core_has_neither_its_executable_nor_its_libc(stage, board: Board):
+    here = stage("healthy_server")
+    assert "LIBC" not in here.python(FIND_LIBC)
+    assert not (here.directory / "run").exists()

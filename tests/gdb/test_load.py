@@ -1,0 +1,158 @@
+"""The loader: what it leaves in gdb, and what it must not."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.gdb.bridged import gdb, need_gdb, python
+from tests.support.cache import CHECKOUT
+from tests.support.gdbrun import LOADER
+
+
+@pytest.fixture(autouse=True)
+def _gdb():
+    need_gdb()
+
+
+BEFORE = """
+import sys, types
+class State: pass
+state = sys.modules['state'] = State()
+for name in ('commands', 'printers'):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].decoy = True
+state.path, state.doc = list(sys.path), __doc__
+state.names = None
+state.names = set(vars())
+"""
+
+AFTER = """
+import sys
+state = sys.modules['state']
+print('PATH', state.path == sys.path)
+print('NAMES', sorted(set(vars()) - state.names))
+print('DOC', state.doc == __doc__)
+print('DECOYS', sys.modules['commands'].decoy, sys.modules['printers'].decoy)
+print('NUMPY', 'numpy' in sys.modules, 'tabulate' in sys.modules)
+import gdbext.commands, gdbext.printers, importlib.util
+print('OURS', len(gdbext.commands.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
+print('TESTS', importlib.util.find_spec('gdbext.tests'))
+print('COPY', importlib.util.find_spec('gdbext.gdbext'))
+import pkgutil
+print('LISTED', 'gx' in [module.name for module in pkgutil.iter_modules(gdbext.commands.__path__)])
+"""
+
+
+def state_around(tmp_path, *loading):
+    before, after = python(tmp_path / "before.py", BEFORE), python(tmp_path / "after.py", AFTER)
+    return gdb(before, *loading, after, load=False)
+
+
+EXPECTED = [
+    "PATH True",
+    "NAMES []",
+    "DOC True",
+    "DECOYS True True",
+    "NUMPY False False",
+    "OURS True False",
+    "TESTS None",
+    "COPY None",
+    "LISTED True",
+]
+
+
+def test_it_leaves_the_interpreter_as_it_was(tmp_path):
+    output = state_around(tmp_path, f"source {LOADER}")
+    assert output.out.splitlines() == EXPECTED, output
+
+
+def test_sourcing_twice_is_harmless(tmp_path):
+    output = state_around(tmp_path, f"source {LOADER}", "set gx min-finding-bytes 5K", f"source {LOADER}", "gx commands",
+                          "show gx min-finding-bytes")  # fmt: skip
+    assert "5K" in output.out and output.err == "", output
+    assert "PATH True" in output.out and "NAMES []" in output.out
+
+
+def test_from_another_script_and_by_a_symlink(tmp_path):
+    (tmp_path / "link.py").symlink_to(LOADER)
+    outer = python(tmp_path / "outer.py", "import gdb\ngdb.execute('source link.py')\n")
+    output = gdb(outer, "gx commands", load=False, cwd=tmp_path)
+    assert "gx commands" in output.out and output.err == "", output
+
+
+def copy_pack(folder, inside=False):
+    for name in ("gdbext", "commands", "printers"):
+        into = folder / "gdbext" / name if inside and name != "gdbext" else folder / name
+        shutil.copytree(CHECKOUT / name, into, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "gdbext" / "load.py"
+
+
+def test_the_tree_of_a_wheel(tmp_path):
+    loader = copy_pack(tmp_path / "site", inside=True)
+    where = python(tmp_path / "where.py", "import gdbext.commands, sys\nprint(gdbext.commands.__file__)\n"
+                   "print([f for f in sys.meta_path if 'Checkout' in type(f).__name__])")  # fmt: skip
+    output = gdb(f"source {loader}", where, load=False)
+    assert output.out.splitlines() == [str(tmp_path / "site/gdbext/commands/__init__.py"), "[]"], output
+
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ('numpy', 'tabulate'):
+            sys.path_importer_cache.clear()
+        return None
+sys.meta_path.insert(0, Absent())
+sys.path[:] = [p for p in sys.path if not p.endswith(('dist-packages', 'site-packages'))]
+"""
+
+
+def test_what_is_missing_is_said_in_one_line_with_what_to_run(tmp_path):
+    loader = copy_pack(tmp_path / "checkout")
+    installer = tmp_path / "checkout" / "install.sh"
+    installer.write_text("")
+    without = python(tmp_path / "without.py", WITHOUT)
+    output = gdb(without, f"source {loader}", "gx commands", "gx safe echo still here\\n", load=False)
+    told = [line for line in output.err.splitlines() if "gdbext" in line]
+    assert len(told) == 3, output
+    assert told[0].startswith("gdbext: gdb's Python ") and told[0].endswith(f"; run {installer}")
+    assert "cannot import numpy and tabulate" in told[0]
+    assert told[1].startswith("gdbext: gx commands: gdb's Python ") and "numpy" in told[1]
+    assert "Traceback" not in output.err
+
+
+DEPENDENCY = """
+import sys
+print('VERSION', sys.modules['numpy'].__version__)
+print('INSIDE', any('.deps' in entry for entry in sys.path))
+"""
+
+
+def test_the_packs_own_copy_is_used_and_sys_path_restored(tmp_path):
+    loader = copy_pack(tmp_path)
+    version = gdb("python import sys; print('%d.%d' % sys.version_info[:2])", load=False).out.strip()
+    for name, text in (("numpy", "__version__ = 'ours'\n"), ("tabulate", "")):
+        package = tmp_path / ".deps" / f"py{version}" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
+    use = python(tmp_path / "use.py", "from gdbext.bridge import dependencies\ndependencies.load()\n" + DEPENDENCY)
+    output = gdb(f"source {loader}", use, load=False)
+    assert output.out.splitlines() == ["VERSION ours", "INSIDE False"], output
+
+
+def test_a_broken_dependency_is_one_line(tmp_path):
+    loader = copy_pack(tmp_path)
+    version = gdb("python import sys; print('%d.%d' % sys.version_info[:2])", load=False).out.strip()
+    package = tmp_path / ".deps" / f"py{version}" / "numpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('built for another Python\\nlong story')\n")
+    output = gdb(f"source {loader}", "gx commands", load=False)
+    assert "cannot import numpy (built for another Python); run pip install" in output.err, output
+    assert output.err.count("\n") == 1
+
+
+def test_printers_are_registered_from_their_table(tmp_path):
+    output = gdb(python(tmp_path / "t.py", "import gdbext.printers\nprint(gdbext.printers.COLLECTIONS)"))
+    assert output.out == "()\n", output

@@ -1,0 +1,176 @@
+"""install.sh: what it adds, that it adds it once, and that it takes away just that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+def source_line(machine):
+    return f"source {machine.checkout}/gdbext/load.py"
+
+
+def test_packages_for_the_python_that_gdb_embeds(machine):
+    result = machine.install()
+    assert result.returncode == 0, result.stderr
+    assert (machine.deps / "py3.99" / "numpy" / "__init__.py").exists()
+    assert "--python-version 3.99 --only-binary=:all:" in machine.log
+    assert result.stdout.splitlines()[-1] == source_line(machine)
+
+
+def test_packages_by_the_very_interpreter(machine):
+    assert machine.install(FAKE_INTERPRETER="3.99").returncode == 0
+    assert "pip" in machine.log
+    assert "--python-version" not in machine.log
+
+
+def test_second_run_installs_nothing(machine):
+    assert machine.install().returncode == 0
+    result = machine.install()
+    assert result.returncode == 0
+    assert "in place" in result.stdout
+    assert machine.log.count(" --target ") == 1
+
+
+def test_package_below_its_floor_is_replaced(machine):
+    assert machine.install().returncode == 0
+    package = machine.deps / "py3.99" / "numpy" / "__init__.py"
+    package.write_text("__version__ = '1.18.5'\n")
+    assert machine.install().returncode == 0
+    assert "2.0.2" in package.read_text()
+
+
+def test_home_is_left_alone_but_for_the_link(machine):
+    (machine.home / ".gdbinit").write_text("set pagination off\n")
+    assert machine.install().returncode == 0
+    assert (machine.home / ".gdbinit").read_text() == "set pagination off\n"
+    link = machine.home / ".local" / "bin" / "gdbext"
+    assert os.path.realpath(link) == str(machine.checkout / "bin" / "gdbext")
+
+
+def test_gdbinit_line_is_added_once_and_taken_away(machine):
+    gdbinit = machine.home / ".gdbinit"
+    gdbinit.write_text("set pagination off\n")
+    for _ in range(2):
+        assert machine.install("--gdbinit").returncode == 0
+    assert gdbinit.read_text() == f"set pagination off\n{source_line(machine)}\n"
+    assert machine.install("--uninstall").returncode == 0
+    assert gdbinit.read_text() == "set pagination off\n"
+    assert not machine.deps.exists()
+    assert not (machine.home / ".local" / "bin" / "gdbext").is_symlink()
+
+
+def test_gdbinit_without_final_newline_keeps_its_last_line(machine):
+    gdbinit = machine.home / ".gdbinit"
+    gdbinit.write_text("set pagination off")
+    assert machine.install("--gdbinit").returncode == 0
+    assert gdbinit.read_text().splitlines() == ["set pagination off", source_line(machine)]
+
+
+def test_gdbinit_that_install_made_goes_with_it(machine):
+    assert machine.install("--gdbinit").returncode == 0
+    assert machine.install("--uninstall").returncode == 0
+    assert not (machine.home / ".gdbinit").exists()
+
+
+def test_line_that_the_user_wrote_stays(machine):
+    gdbinit = machine.home / ".gdbinit"
+    gdbinit.write_text(source_line(machine) + "\n")
+    assert "already" in machine.install("--gdbinit").stdout
+    assert machine.install("--uninstall").returncode == 0
+    assert gdbinit.read_text() == source_line(machine) + "\n"
+
+
+def test_line_goes_into_the_file_that_gdb_reads(machine):
+    other = machine.home / "gdb init"
+    other.write_text("")
+    help_text = f"  * system-wide init files: /etc/gdb/gdbinit\n   * user-specific init file: {other}\n"
+    assert machine.install("--gdbinit", FAKE_GDB_HELP=help_text).returncode == 0
+    assert other.read_text() == source_line(machine) + "\n"
+    assert not (machine.home / ".gdbinit").exists()
+
+
+def test_foreign_program_of_our_name_stays(machine):
+    foreign = machine.home / ".local" / "bin" / "gdbext"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("mine\n")
+    result = machine.install()
+    assert result.returncode == 0
+    assert "is not ours" in result.stdout
+    assert machine.install("--uninstall").returncode == 0
+    assert foreign.read_text() == "mine\n"
+
+
+def test_uninstall_without_install(machine):
+    assert machine.install("--uninstall").returncode == 0
+
+
+def test_native_kernels_are_no_matter_where_there_are_none(machine):
+    assert " kernels" not in machine.install().stdout
+
+
+def test_native_kernels_without_rust(machine):
+    (machine.checkout / "native").mkdir()
+    (machine.checkout / "native" / "Cargo.toml").write_text("[package]\n")
+    result = machine.install()
+    assert result.returncode == 0
+    assert "no Rust toolchain: the slower reference kernels will run" in result.stdout
+
+
+def test_native_kernels_that_do_not_build(machine):
+    (machine.checkout / "native").mkdir()
+    (machine.checkout / "native" / "Cargo.toml").write_text("[package]\n")
+    machine.add_program("cargo", "#!/usr/bin/env bash\nexit 101\n")
+    result = machine.install()
+    assert result.returncode == 0
+    assert "the native kernels did not build (see .deps/cargo.log)" in result.stdout
+
+
+def test_distribution_serves_when_pip_cannot(machine):
+    distribution = machine.add_distribution()
+    result = machine.install(FAKE_PIP_ERROR="no registry")
+    assert result.returncode == 0, result.stderr
+    assert "numpy and tabulate (ERROR: no registry); using the distribution's" in result.stdout
+    (place,) = machine.deps.glob("py*")
+    assert (place / "numpy").resolve().parent == (place / "tabulate.py").resolve().parent == distribution
+
+
+def test_distribution_packages_are_installed_when_pip_cannot(machine):
+    machine.add_apt()
+    result = machine.install(FAKE_PIP_ERROR="no registry")
+    assert result.returncode == 2
+    assert "install --no-install-recommends python3-numpy python3-tabulate" in machine.log
+
+
+def ask_real_gdb(code):
+    if not shutil.which("gdb"):
+        pytest.skip("no gdb")
+    result = subprocess.run(
+        ["gdb", "-q", "-nx", "-batch", "-ex", f"python {code}"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    )
+    return result.stdout.strip()
+
+
+def test_real_gdb_is_asked(machine):
+    version = ask_real_gdb("import sys; print('%d.%d' % sys.version_info[:2])")
+    machine.add_program("gdb", f'#!/usr/bin/env bash\nexec {shutil.which("gdb")} "$@"\n')
+    result = machine.install(PIP_NO_INDEX="1")
+    assert f"embeds Python {version}\n" in result.stdout
+
+
+def test_what_was_installed_here_serves_the_real_gdb():
+    version = ask_real_gdb("import sys; print('%d.%d' % sys.version_info[:2])")
+    place = CHECKOUT / ".deps" / f"py{version}"
+    if not place.is_dir():
+        pytest.skip("./install.sh has not been run in this checkout")
+    answer = ask_real_gdb(
+        f"import sys; sys.path.insert(0, {str(place)!r}); import numpy, tabulate; "
+        "print(numpy.__file__); print(tabulate.__file__)"
+    )
+    assert [line.startswith(f"{place}/") for line in answer.splitlines()] == [True, True]

@@ -1,0 +1,1 @@
+"""What tests share: glibcs of other Debian suites, test programs, boards, and gdb runs."""

@@ -1,0 +1,304 @@
+"""Boards: how a target is looked at. Stages: one test program standing on one board.
+
+A board is a combination of three things:
+
+* ``target``: ``attach`` (gdb attaches), ``gdbserver`` (it attaches; gdb talks to it through a pipe), ``gcore`` (gdb's
+  core), ``core`` (the kernel's core of an abort);
+* ``info``: ``debug`` (libc with debug info), ``plain`` (libc without; the program keeps its own), ``bare`` (nothing has
+  debug info or symbols, gdb is told no executable, and a core's executable and libraries are deleted);
+* ``glibc``: a suite of ``glibcs.MATRIX``.
+
+A stage is closed by its owner; everything it started ends then.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence
+
+from tests.support import gdbrun, programs
+from tests.support.glibcs import MATRIX, Glibc, Unavailable, glibc
+from tests.support.truth import Truth, read_truth
+
+TARGETS = ("attach", "gdbserver", "gcore", "core")
+INFOS = ("debug", "plain", "bare")
+DIMENSIONS: Mapping[str, Sequence[str]] = {"target": TARGETS, "info": INFOS, "glibc": MATRIX}
+START_TIMEOUT = 60.0
+NOWHERE = "/nonexistent"
+
+
+@dataclass(frozen=True)
+class Board:
+    """One way of looking; its text is the test's id."""
+
+    target: str = "core"
+    info: str = "debug"
+    glibc: str = "system"
+
+    def __str__(self) -> str:
+        return f"{self.target}-{self.info}-{self.glibc}"
+
+    @property
+    def live(self) -> bool:
+        """Is there a process to look at?"""
+        return self.target in ("attach", "gdbserver")
+
+
+@dataclass
+class Stage:
+    """A program on a board, at its interesting point.
+
+    :param executable: what runs; None where gdb must not be told.
+    :param core: the core, if the board has one.
+    :param process: the parked process, if the board is live.
+    """
+
+    board: Board
+    glibc: Glibc
+    directory: Path
+    truth: Truth
+    executable: Optional[Path]
+    core: Optional[Path] = None
+    process: Optional[subprocess.Popen[bytes]] = None
+    _runs: int = field(default=0, repr=False)
+
+    def options(self) -> list[str]:
+        """Return gdb's arguments up to the point where it has the target."""
+        if self.board.info == "debug":
+            before = self.glibc.gdb_options()
+        else:
+            before = ["-iex", f"set debug-file-directory {NOWHERE}"]
+        return [*before, *self._target_options()]
+
+    def _target_options(self) -> list[str]:
+        executable = [str(self.executable)] if self.executable else []
+        if self.core:
+            return [*executable, *([] if executable else ["-core"]), str(self.core)]
+        assert self.process
+        if self.board.target == "attach":
+            return [*executable, "-p", str(self.process.pid)]
+        server = f"target remote | exec gdbserver --once --attach - {self.process.pid}"
+        return ["-iex", "set sysroot", *executable, "-ex", server]
+
+    def gdb(self, *commands: str, timeout: float = gdbrun.TIMEOUT) -> gdbrun.Output:
+        """Run gdb's own commands on this target, without gdbext."""
+        return gdbrun.run_gdb([*self.options(), *_each(commands)], timeout, self.directory)
+
+    def python(self, code: str, timeout: float = gdbrun.TIMEOUT) -> str:
+        """Run Python inside gdb on this target, without gdbext, and return what it prints.
+
+        :raises AssertionError: the code did not reach its end.
+        """
+        self._runs += 1
+        script = self.directory / f"script-{self._runs}.py"
+        script.write_text(f"import gdb\n{code}\nprint('REACHED THE END')\n")
+        output = self.gdb(f"source {script}", timeout=timeout)
+        assert "REACHED THE END" in output.out, f"the script failed\n{output}"
+        return output.out.replace("REACHED THE END\n", "")
+
+    def text(self, *commands: str, timeout: float = gdbrun.TIMEOUT) -> gdbrun.Output:
+        """Load gdbext and run commands; return what gdb wrote."""
+        arguments = [*self.options(), *gdbrun.load_pack(), *_each(commands)]
+        return gdbrun.run_gdb(arguments, timeout, self.directory)
+
+    def gdbext(self, command: str, *before: str, timeout: float = gdbrun.TIMEOUT) -> dict[str, Any]:
+        """Load gdbext, run the commands ``before``, then one command with ``--json=FILE``: return its envelope.
+
+        :raises AssertionError: no JSON came; with what gdb wrote.
+        """
+        self._runs += 1
+        answer = self.directory / f"answer-{self._runs}.json"
+        output = self.text(*before, f"{command} --json={answer}", timeout=timeout)
+        return gdbrun.read_envelope(answer, output)
+
+    def close(self) -> None:
+        """End the process and delete the stage's files."""
+        if self.process:
+            gdbrun.kill_group(self.process)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _each(commands: Sequence[str]) -> list[str]:
+    return [word for command in commands for word in ("-ex", command)]
+
+
+# ---- setting one up ----
+
+
+def set_up(
+    board: Board,
+    program: str,
+    arguments: Sequence[str] = (),
+    variant: str = "",
+    environment: Optional[Mapping[str, str]] = None,
+    coredump_filter: Optional[int] = None,
+) -> Stage:
+    """Bring a program to its interesting point on a board.
+
+    :param variant: ``i386`` or ``static`` runs it in that form on this machine's glibc, whatever the board's.
+    :param environment: added to the program's environment.
+    :param coredump_filter: what the kernel, and gcore, put into a core (core(5)); None is the usual.
+    :raises Unavailable: the board can't be had here; the message says why.
+    """
+    libc = glibc("i386" if variant == "i386" else "system" if variant == "static" else board.glibc)
+    _require(board)
+    directory = Path(tempfile.mkdtemp(prefix="gdbext-stage-"))
+    run = _Run(board, libc, directory, coredump_filter, {**os.environ, **(environment or {})})
+    try:
+        return run.staged(program, list(arguments), variant)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
+def _require(board: Board) -> None:
+    gdbrun.gdb_program()
+    if board.target == "gdbserver" and not shutil.which("gdbserver"):
+        raise Unavailable("no gdbserver on this machine")
+    if board.target == "core":
+        pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+        if pattern.startswith("|") or "/" in pattern:
+            raise Unavailable(f"the kernel puts cores elsewhere: core_pattern is {pattern}")
+    if board.target != "core" and _ptrace_scope() > 2:
+        raise Unavailable("this machine forbids ptrace")
+
+
+def _ptrace_scope() -> int:
+    file = Path("/proc/sys/kernel/yama/ptrace_scope")
+    return int(file.read_text()) if file.exists() else 0
+
+
+@dataclass
+class _Run:
+    board: Board
+    libc: Glibc
+    directory: Path
+    coredump_filter: Optional[int]
+    environment: dict[str, str]
+
+    def staged(self, program: str, arguments: list[str], variant: str) -> Stage:
+        home = self.directory / "run"
+        home.mkdir()
+        executable = self._installed(program, variant, home)
+        truth = self.directory / "truth.json"
+        ending = "--abort" if self.board.target == "core" else "--park"
+        command = [str(executable), *arguments, "--truth", str(truth), ending]
+        process = self._started(command, home)
+        try:
+            _wait_until_ready(process, truth, self.directory / "stdout")
+            core = self._core(process, home)
+        except BaseException:
+            gdbrun.kill_group(process)
+            raise
+        live = process if self.board.live else None
+        if not live:
+            gdbrun.kill_group(process)
+        told = None if self.board.info == "bare" else executable
+        stage = Stage(self.board, self.libc, self.directory, read_truth(truth), told, core, live)
+        if core and self.board.info == "bare":
+            shutil.rmtree(home)
+        return stage
+
+    def _installed(self, program: str, variant: str, home: Path) -> Path:
+        form = "static" if variant == "static" else "normal"
+        if self.board.info != "bare":
+            return programs.build(program, self.libc, form)
+        if form == "normal":
+            return programs.install_bare(program, self.libc, home)
+        copy = home / program
+        shutil.copy2(programs.build(program, self.libc, form), copy)
+        subprocess.run(["strip", "-s", str(copy)], check=True)
+        return copy
+
+    def _started(self, command: list[str], home: Path) -> subprocess.Popen[bytes]:
+        with (self.directory / "stdout").open("wb") as out:
+            process = subprocess.Popen(
+                command,
+                cwd=home,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=self._prepare,
+            )
+        return process
+
+    def _prepare(self) -> None:
+        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+        if self.coredump_filter is not None:
+            Path("/proc/self/coredump_filter").write_text(hex(self.coredump_filter))
+
+    def _core(self, process: subprocess.Popen[bytes], home: Path) -> Optional[Path]:
+        if self.board.target == "gcore":
+            return self._gcore(process)
+        if self.board.target == "core":
+            return self._kernel_core(process, home)
+        return None
+
+    def _gcore(self, process: subprocess.Popen[bytes]) -> Path:
+        core = self.directory / "core"
+        output = gdbrun.run_gdb(["-p", str(process.pid), "-ex", f"generate-core-file {core}"])
+        assert core.exists(), f"gdb wrote no core\n{output}"
+        # gdb writes the reserved, inaccessible part of each thread's heap as zeros: 64 MiB each.
+        if core.stat().st_size > 1 << 28 and shutil.which("fallocate"):
+            subprocess.run(["fallocate", "--dig-holes", str(core)], check=False)
+        return core
+
+    def _kernel_core(self, process: subprocess.Popen[bytes], home: Path) -> Path:
+        process.wait(START_TIMEOUT)
+        found = sorted(home.glob("core*"))
+        if not found and resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+            raise Unavailable("this machine's hard limit forbids cores (ulimit -Hc is 0)")
+        assert process.returncode == -signal.SIGABRT, f"the program ended with {process.returncode}"
+        assert found, "the kernel wrote no core"
+        return found[0].rename(self.directory / "core")
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], truth: Path, stdout: Path) -> None:
+    """Wait for the line READY, which follows the truth; an abort follows it at once."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while b"READY\n" not in stdout.read_bytes():
+        gone = process.poll() is not None
+        said = stdout.read_bytes()
+        assert not gone or b"READY\n" in said, f"the program ended with {process.returncode}: {said.decode()}"
+        assert time.monotonic() < deadline, f"the program was not ready in {START_TIMEOUT} s: {said.decode()}"
+        time.sleep(0.002)
+    assert truth.exists(), "the program wrote no truth"
+
+
+# ---- keeping the last few ----
+
+
+class Stages:
+    """The stages that tests use, each set up once and kept while it is among the last few used.
+
+    Tests never change a target, so they may share it.
+    """
+
+    def __init__(self, keep: int = 4) -> None:
+        self._keep = keep
+        self._stages: dict[Any, Stage] = {}
+
+    def get(self, board: Board, program: str, arguments: Sequence[str] = (), **how: Any) -> Stage:
+        """Return the stage of this program on this board; parameters as in :func:`set_up`."""
+        key = (board, program, tuple(arguments), repr(sorted(how.items())))
+        stage = self._stages.pop(key, None) or set_up(board, program, arguments, **how)
+        self._stages[key] = stage
+        while len(self._stages) > self._keep:
+            self._stages.pop(next(iter(self._stages))).close()
+        return stage
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._stages:
+            self._stages.popitem()[1].close()

@@ -1,0 +1,250 @@
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gdbext.abi import X86_64
+from gdbext.analysis import blocks
+from gdbext.analysis.blocks import Filters
+from gdbext.analysis.tally import tally
+from gdbext.errors import GdbextError, NoHeapError, UsageError
+from gdbext.heap.model import FREE_STATES, USED_STATES, Arena, Blocks, Heap, Span, State
+from gdbext.memory import Region
+from gdbext.memory.fake import FakeMemory
+from gdbext.render import json_pieces, text
+from gdbext.target import Module, Target, Thread
+
+START = 0x10000
+KINDS = [State.IN_USE, State.SMALL, State.TCACHE, State.IN_USE, State.FASTBIN, State.TOP]
+
+
+def json_of(report, limit=None):
+    return json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=limit)))["data"]
+
+
+def heap_of(rows, **extra):
+    address, size, state, owner = zip(*rows) if rows else ([], [], [], [])
+    arenas = [Arena(number, 0xA000 + number, "main", 0) for number in range(3)]
+    columns = Blocks(
+        np.array(address, np.uint64),
+        np.array(size, np.uint64),
+        np.array(state, np.uint8),
+        np.array(owner, np.uint32),
+    )
+    return Heap("test", columns, arenas, **extra)
+
+
+def test_summary_partitions_all_blocks(maker):
+    maker.span(START, [(100, kind) for kind in KINDS])
+    maker.span(0x7F0000, [(200_000, State.MMAPPED)], "mmapped")
+    maker.span(0x80000, [(50, State.FENCEPOST)])
+    data = json_of(blocks.summary([maker.heap()]))
+    assert data["totals"] == {
+        "used_blocks": 3,
+        "used_bytes": 2 * 104 + 200_008,
+        "free_blocks": 3,
+        "free_bytes": 3 * 104,
+        "tcache_blocks": 1,
+        "tcache_bytes": 104,
+    }
+    assert data["by_size"] == [
+        {"size": 200_008, "used_blocks": 1, "tcache_blocks": 0, "free_blocks": 0},
+        {"size": 104, "used_blocks": 2, "tcache_blocks": 1, "free_blocks": 3},
+    ]
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from(list(State)), st.integers(0, 2)), max_size=60
+).map(lambda rows: [(0x1000 + 0x100 * at, *row) for at, row in enumerate(rows)])
+
+
+@given(ROWS, st.integers(0, 60))
+def test_summary_agrees_with_a_count_one_by_one(rows, cut):
+    heaps = [heap_of(rows[:cut]), heap_of(rows[cut:])]
+    data = json_of(blocks.summary(heaps))
+    used = [row for row in rows if row[2] in USED_STATES]
+    free = [row for row in rows if row[2] in FREE_STATES]
+    assert data["totals"]["used_blocks"] == len(used)
+    assert data["totals"]["used_bytes"] == sum(row[1] for row in used)
+    assert data["totals"]["free_bytes"] == sum(row[1] for row in free)
+    counts = Counter(row[1] for row in free)
+    assert {row["size"]: row["free_blocks"] for row in data["by_size"] if row["free_blocks"]} == counts
+    assert sum(row["used_bytes"] for row in data["arenas"]) == data["totals"]["used_bytes"]
+    assert sum(row["tcache_blocks"] for row in data["arenas"]) == data["totals"]["tcache_blocks"]
+
+
+def test_summary_in_text_has_shares_and_all_sizes_in_json():
+    rows = [(0x1000 + 0x1000 * at, 8 + 16 * at, State.IN_USE, 0) for at in range(150)]
+    report = blocks.summary([heap_of(rows)])
+    shown = "".join(text(report, exact=True, limit=None))
+    assert "50 more (--limit 0 shows all)" in shown
+    assert "cumulative" in shown
+    assert "used     " in shown
+    assert len(json_of(report)["by_size"]) == 150
+
+
+def test_sums_are_exact_beyond_floats():
+    counts = tally(heap_of([(0x1000, 2**61 + 1, State.IN_USE, 0), (0x2000, 2**61 + 2, State.IN_USE, 0)]))
+    assert counts.size(0) == 2**62 + 3
+
+
+def test_no_heap_is_one_line():
+    with pytest.raises(NoHeapError, match="no heap of a known allocator was found"):
+        blocks.summary([])
+    with pytest.raises(NoHeapError):
+        blocks.listing([])
+
+
+# ------------------------------------------------------------------------------------- listing
+
+
+def addresses(heap, **filters):
+    return [row.address for row in blocks.listing([heap], Filters(**filters)).data.blocks]
+
+
+def listed_rows():
+    states = [State.IN_USE, State.TCACHE, State.SMALL, State.TOP]
+    return [(0x1000 + 0x100 * at, 16 * (at % 7 + 1), states[at % 4], at % 3) for at in range(40)]
+
+
+def test_listing_shows_every_block_in_order():
+    rows = listed_rows()
+    report = blocks.listing([heap_of(rows)])
+    assert [(row.address, row.size, row.arena - 0xA000) for row in report.data.blocks] == [
+        (row[0], row[1], row[3]) for row in rows
+    ]
+    assert json_of(report)["blocks"][1] == {
+        "address": "0x1100",
+        "size": 32,
+        "state": "tcache",
+        "arena": "0xa001",
+        "allocator": "test",
+    }
+    assert report.data.blocks.total == report.data.matching_blocks == 40
+
+
+FILTERS = {
+    "states": st.sampled_from([frozenset({State.TOP}), frozenset(FREE_STATES)]),
+    "min_size": st.integers(0, 130),
+    "max_size": st.integers(0, 130),
+    "arena": st.sampled_from([0xA000, 0xA002, 1]),
+    "start": st.integers(0xF00, 0x4000),
+    "end": st.integers(0xF00, 0x4000),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=FILTERS))
+def test_filters_are_subsets_and_together_their_intersection(chosen):
+    heap = heap_of(listed_rows())
+    together = addresses(heap, **chosen)
+    expected = set(addresses(heap))
+    for name, value in chosen.items():
+        expected &= set(addresses(heap, **{name: value}))
+    assert together == sorted(expected)
+
+
+def test_bounds_beyond_any_address_are_no_bounds():
+    heap = heap_of(listed_rows())
+    assert len(addresses(heap, max_size=1 << 70, end=1 << 64)) == 40
+
+
+def test_unknown_arena():
+    with pytest.raises(UsageError, match="no arena 7; the arenas are 0xa000, 0xa001, 0xa002"):
+        blocks.listing([heap_of([])], Filters(arena=7))
+    with pytest.raises(UsageError, match="no arena 0x7777"):
+        blocks.listing([heap_of([])], Filters(arena=0x7777))
+
+
+def test_arena_indices_count_only_with_one_heap():
+    heaps = [heap_of(listed_rows()), replace(heap_of(listed_rows()), allocator="other")]
+    with pytest.raises(UsageError, match="no arena 1"):
+        blocks.listing(heaps, Filters(arena=1))
+    report = blocks.listing(heaps, Filters(arena=0xA001))
+    assert {row.allocator for row in report.data.blocks} == {"test", "other"}
+
+
+def test_state_names():
+    assert blocks.states_named("in-use,TOP") == {State.IN_USE, State.TOP}
+    assert blocks.states_named("in_use") == {State.IN_USE}
+    assert blocks.states_named("used, free") == {*USED_STATES, *FREE_STATES}
+    with pytest.raises(UsageError, match='no state "fre"; the states are cached, fastbin'):
+        blocks.states_named("fre")
+
+
+# -------------------------------------------------------------------------------- at an address
+
+WORD = (0x400010).to_bytes(8, "little")
+
+
+def scene():
+    """Three blocks of one span, the middle one holding a pointer into a module."""
+    data = bytearray(0x1000)
+    data[0x10:0x20] = b"GET /index.html\0"
+    data[0x40:0x48] = WORD
+    rows = [(0x10010, 24, State.IN_USE, 0), (0x10040, 24, State.IN_USE, 0), (0x10070, 24, State.SMALL, 0)]
+    heap = heap_of(rows, spans=[Span(0x10000, 0x11000, "brk", 0)])
+    regions = [
+        Region(0x10000, 0x11000, "rw-", "[heap]"),
+        Region(0x20000, 0x21000),
+        Region(0x400000, 0x401000, "r-x", "/bin/server", 0x3000),
+    ]
+    target = Target(
+        FakeMemory([(0x10000, bytes(data))], regions),
+        X86_64,
+        modules=[Module("/bin/server", 0x400000, 0x401000, None)],
+        threads=[Thread(3, 30, None, 0x20800)],
+    )
+    return [heap], target
+
+
+def test_at_a_block():
+    heaps, target = scene()
+    report = blocks.at(heaps, target, 0x10048)
+    data = json_of(report)
+    assert data["block"] == "0x10040"
+    assert data["place"] == "0x10048 is 8 bytes inside of the block 0x10040"
+    assert (data["size"], data["offset"], data["state"], data["arena"]) == (24, 8, "in use", "0xa000")
+    assert data["contents"] == "-> server+0x10"
+    assert [(row["place"], row["address"], row["contents"]) for row in data["around"]] == [
+        ("before", "0x10010", '"GET /index.html"'),
+        ("this", "0x10040", "-> server+0x10"),
+        ("after", "0x10070", "zeros"),
+    ]
+    assert "is the start of the block" in blocks.at(heaps, target, 0x10040).data.place
+
+
+def test_at_is_one_line_outside_every_block():
+    heaps, target = scene()
+    shown = "".join(text(blocks.at(heaps, target, 0x10030), exact=False, limit=None, width=200))
+    where = "test's own bytes, in arena 0xa000 (16 bytes before the block 0x10040)"
+    assert shown == f"place: 0x10030 is in no block: {where}\n"
+    assert json_of(blocks.at(heaps, target, 0x10030))["block"] is None
+
+
+@pytest.mark.parametrize(
+    "address, expected",
+    [
+        (0x10FF0, "test's own bytes, in arena 0xa000 (behind the last block)"),
+        (0x400123, "/bin/server (0x400000-0x401000 r-x, file offset 0x3123)"),
+        (0x20001, "stack of thread 3 (0x20000-0x21000 rw-)"),
+    ],
+)
+def test_at_other_memory(address, expected):
+    heaps, target = scene()
+    assert blocks.at(heaps, target, address).data.place.endswith(expected)
+
+
+def test_at_without_any_heap_says_the_mapping():
+    _, target = scene()
+    assert blocks.at([], target, 0x10010).data.place.endswith("[heap] (0x10000-0x11000 rw-)")
+
+
+@pytest.mark.parametrize("address", [0, 0x5, 2**64 - 1])
+def test_at_nothing(address):
+    heaps, target = scene()
+    with pytest.raises(GdbextError, match=f"{address:#x} is not mapped; rss lists what is"):
+        blocks.at(heaps, target, address)

@@ -1,0 +1,68 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gdbext.analysis.intervals import Coverage, slices, subtract, unite
+
+BOUND = 120
+PAIRS = st.tuples(st.integers(0, BOUND), st.integers(0, 12))
+INTERVALS = st.lists(PAIRS.map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=15)
+
+
+def columns(intervals):
+    return (
+        np.array([start for start, _ in intervals], np.uint64),
+        np.array([end for _, end in intervals], np.uint64),
+    )
+
+
+def cells(starts, ends):
+    return {cell for start, end in zip(starts.tolist(), ends.tolist()) for cell in range(start, end)}
+
+
+def test_slices_cover_everything_once():
+    assert [(part.start, part.stop) for part in slices(10, 4)] == [(0, 4), (4, 8), (8, 10)]
+    assert list(slices(0)) == []
+
+
+@given(INTERVALS)
+def test_union_covers_what_the_intervals_cover(intervals):
+    union = unite([columns(intervals)])
+    depth = {}
+    for start, end in intervals:
+        for cell in range(start, end):
+            depth[cell] = depth.get(cell, 0) + 1
+    assert cells(union.covered.starts, union.covered.ends) == set(depth)
+    assert union.covered.bytes == len(depth)
+    assert union.overlap == sum(depth.values()) - len(depth)
+    assert all(depth[cell] > 1 for cell in union.clashes.tolist())
+    assert bool(len(union.clashes)) == (union.overlap > 0)
+    assert np.all(union.covered.starts[1:] > union.covered.ends[:-1])  # touching ones are merged
+
+
+@given(INTERVALS, INTERVALS)
+def test_within_counts_common_cells(intervals, others):
+    covered = unite([columns(intervals)]).covered
+    inside = cells(covered.starts, covered.ends)
+    expected = sum(cell in inside for start, end in others for cell in range(start, end))
+    assert covered.within(*columns(others)) == expected
+
+
+@given(INTERVALS, INTERVALS)
+def test_subtract_leaves_what_only_the_first_covers(outer, inner):
+    first, second = unite([columns(outer)]).covered, unite([columns(inner)]).covered
+    starts, ends, source = subtract(first, second)
+    assert cells(starts, ends) == cells(first.starts, first.ends) - cells(second.starts, second.ends)
+    assert np.all((first.starts[source] <= starts) & (ends <= first.ends[source]))
+
+
+def test_index_of_addresses_at_the_edges():
+    coverage = Coverage(*columns([(10, 20), (20, 30), (40, 50)]))
+    addresses = np.array([0, 9, 10, 19, 20, 29, 30, 49, 50, 2**64 - 1], np.uint64)
+    assert coverage.index(addresses).tolist() == [-1, -1, 0, 0, 1, 1, -1, 2, -1, -1]
+
+
+def test_addresses_at_the_top_of_the_address_space():
+    high = 2**64 - 4096
+    coverage = Coverage(*columns([(high, 2**64 - 1)]))
+    assert coverage.within(*columns([(high - 10, high + 10), (high + 100, high + 200)])) == 110

@@ -1,0 +1,67 @@
+import ctypes
+import ctypes.util
+import mmap
+import os
+
+import numpy as np
+import pytest
+
+from gdbext.abi import X86_64
+from gdbext.analysis.residency import page_runs, read_residency, residency_of
+from gdbext.errors import NoTargetError
+from gdbext.memory.fake import FakeMemory
+from gdbext.target import Target
+
+PAGE = mmap.PAGESIZE
+
+
+def u64(*values):
+    return np.array(values, np.uint64)
+
+
+def test_page_runs():
+    present = np.array([True, True, False, True, False], np.bool_)
+    starts, ends = page_runs(present, 0x10000, 4096)
+    assert starts.tolist() == [0x10000, 0x13000]
+    assert ends.tolist() == [0x12000, 0x14000]
+    assert [len(each) for each in page_runs(np.zeros(0, np.bool_), 0, 4096)] == [0, 0]
+
+
+def test_own_pages_that_were_touched_are_resident():
+    block = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        block.madvise(mmap.MADV_NOHUGEPAGE)
+    for page in range(5):
+        block[page * PAGE] = 1
+    start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    residency = read_residency(os.getpid(), PAGE)
+    assert residency.resident(u64(start), u64(start + 64 * PAGE)) == 5 * PAGE
+    assert residency.resident(u64(start + 10, start + 5 * PAGE - 1), u64(start + 20, start + 6 * PAGE)) == 11
+    assert sum(use.rss for use in residency.mappings()) > 5 * PAGE
+
+
+def test_of_a_core_and_of_another_machine_nothing_is_known():
+    memory = FakeMemory([])
+    core = residency_of(Target(memory, X86_64))
+    assert core.residency is None
+    assert core.unknown == "residency unknown: a core does not say which pages were in RAM"
+    remote = residency_of(Target(memory, X86_64, live=True))
+    assert remote.unknown == "residency unknown: the process is not one of this machine"
+
+
+def test_of_a_process_that_is_gone():
+    with pytest.raises(NoTargetError, match="is gone"):
+        residency_of(Target(FakeMemory([]), X86_64, live=True, local_pid=2**22 + 1))
+
+
+def test_an_unreadable_page_map_is_told(monkeypatch):
+    from gdbext.analysis import residency
+    from gdbext.errors import GdbextError
+
+    def refuse(pid):
+        raise GdbextError("cannot read /proc/1/smaps: Permission denied", "run as root")
+
+    monkeypatch.setattr(residency, "read_smaps", refuse)
+    known = residency_of(Target(FakeMemory([]), X86_64, live=True, local_pid=1))
+    assert known.residency is None
+    assert known.unknown == "residency unknown: cannot read /proc/1/smaps: Permission denied; run as root"

@@ -1,0 +1,129 @@
+import json
+
+import pytest
+
+from gdbext.analysis.ledger import ledger
+from gdbext.analysis.thresholds import thresholds
+from gdbext.analysis.triage import find_corruption, ranked, target_text, triage
+from gdbext.heap.model import State
+from gdbext.memory import Region
+from gdbext.render import json_pieces, text
+from gdbext.report import Confidence, Finding, Problem, Severity
+from gdbext.target import Identity, Thread
+
+MB = 1 << 20
+START = 0x10000000
+
+
+def finding(kind="growth", severity=Severity.WARNING, size=None, waiters=None):
+    return Finding(kind, severity, Confidence.HIGH, "summary", size, waiters)
+
+
+def healthy(maker):
+    maker.span(START, [(1000, State.IN_USE)] * 10 + [(64 << 20, State.TOP)])
+
+
+def test_healthy_target(maker):
+    healthy(maker)
+    target, heap = maker.target(), maker.heap()
+    report = triage(target, [heap], {})
+    assert not report.findings
+    shown = "".join(text(report, exact=False, limit=None))
+    assert "No findings." in shown
+    assert "Memory by owner" in shown
+    assert "residency unknown" in shown
+    data = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))["data"]
+    assert data["findings"] == []
+    alone = json.loads(
+        "".join(json_pieces(triage(target, [heap], {}), schema="x/1", target=None, limit=None))
+    )["data"]["ledger"]
+    assert data["ledger"] == alone
+    assert report.data.ledger == ledger(target, [heap])[0]
+
+
+def test_findings_of_all_sources_ranked(maker):
+    maker.span(START, [(100 * MB, State.LARGE)] + [(1000, State.IN_USE)] * 1000 + [(1000, State.TOP)])
+    own = (finding("decay-stalled", size=500 * MB), finding("growth", size=1 * MB))
+    damage = [Problem("chunk-size", 0x100 * at, f"bad {at}", True) for at in range(1, 8)]
+    heap = maker.heap(findings=own, problems=[*damage, Problem("absent", None, "x")], largest_block=1000)
+    report = triage(maker.target(), [heap], {})
+    assert report.findings
+    assert [each.kind for each in report.data.findings] == ["corruption", "decay-stalled", "fragmentation"]
+    shown = "".join(text(report, exact=False, limit=None))
+    assert "3 findings." in shown
+    (document,) = ["".join(json_pieces(report, schema="x/1", target=None, limit=None))]
+    first = json.loads(document)["data"]["findings"][0]
+    assert set(first) == {
+        "kind", "severity", "bytes", "waiters", "confidence", "summary", "evidence", "remedy",
+    }  # fmt: skip
+    assert (first["kind"], first["severity"], first["bytes"]) == ("corruption", "critical", None)
+
+
+def test_one_finding_for_all_corruption(maker):
+    damage = [Problem("chunk-size", 0x100 * at, f"bad {at}", True) for at in range(1, 8)]
+    (found,) = find_corruption(maker.heap(problems=damage))
+    assert found.summary == "the test heap is damaged in 7 places"
+    assert found.evidence[0] == "0x100: bad 1"
+    assert found.evidence[5:] == ("2 more",)
+    assert find_corruption(maker.heap(problems=[Problem("absent", None, "not there")])) == ()
+
+
+def test_arena_proliferation_is_not_told_twice(maker):
+    maker.span(START, [(1000, State.IN_USE), (1000, State.TOP)])
+    chunks = [(100, State.IN_USE), (30 * MB, State.LARGE), (100, State.IN_USE), (1000, State.TOP)]
+    maker.span(0x7F0000000000, chunks, "heap", 1)
+    alone = triage(maker.target(), [maker.heap(largest_block=1000)], {})
+    assert [each.kind for each in alone.data.findings] == ["fragmentation"]
+    own = (finding("arena-proliferation", size=30 * MB),)
+    both = triage(maker.target(), [maker.heap(largest_block=1000, findings=own)], {})
+    assert [each.kind for each in both.data.findings] == ["arena-proliferation"]
+
+
+def test_ranking_by_severity_then_bytes_then_waiters():
+    order = [
+        finding(severity=Severity.CRITICAL),
+        finding(size=5),
+        finding(size=4, waiters=2),
+        finding(waiters=9),
+        finding(waiters=3),
+        finding(severity=Severity.INFO, size=99),
+    ]
+    assert ranked(order[::-1]) == order
+
+
+@pytest.mark.parametrize(
+    "cost, settings, told",
+    [
+        (16 * MB, {}, True),
+        (16 * MB - 1, {}, False),  # below both
+        (5 * MB, {"min-finding-share": 4}, True),  # 4 % of 100 MiB
+        (4 * MB - 1, {"min-finding-share": 1}, False),  # below the floor
+        (2 * MB, {"min-finding-bytes": MB, "min-finding-floor": MB}, True),
+    ],
+)
+def test_thresholds(maker, cost, settings, told):
+    target = maker.target(Region(0x1000, 0x1000 + 100 * MB), Region(0x70000000, 0x7F000000, "r--", "/file"))
+    limits = thresholds(settings, target)
+    assert limits.writable == 100 * MB
+    assert limits.reached(cost) is told
+    assert limits.keep(finding(size=cost)) is told
+    assert limits.keep(finding("corruption", size=1))
+    assert limits.keep(finding("deadlock", waiters=2))
+
+
+def test_no_heap_at_all(maker):
+    report = triage(maker.target(Region(0x1000, 0x2000)), [], {})
+    assert not report.findings
+    assert report.data.ledger.total == 0x1000
+
+
+def test_target_line(maker):
+    from dataclasses import replace
+
+    target = replace(
+        maker.target(),
+        identity=Identity("/bin/x", None, 12, "core.12", 0.0),
+        threads=[Thread(1, 12, None)],
+    )
+    assert target_text(target) == "/bin/x, pid 12, 1 thread, core core.12, 1970-01-01 00:00:00 UTC"
+    assert target_text(maker.target()) == "/bin/test, pid 7, 0 threads"

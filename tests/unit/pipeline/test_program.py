@@ -1,0 +1,457 @@
+"""The ``gdbext`` program with a gdb that does what the test says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gdbext import __version__
+
+from .elfs import Maker
+from .test_corefile import BASE, OTHER, OWN
+
+ROOT = Path(__file__).resolve().parents[3]
+FAKE = Path(__file__).with_name("fakegdb.py")
+ENVELOPE = {
+    "schema": "gdbext/triage/1",
+    "tool": {"version": "9"},
+    "target": {"exe": None, "build_id": None, "pid": None, "core": None, "time": None},
+    "data": {"x": 1},
+    "evidence": [],
+    "problems": [],
+    "complete": True,
+    "findings": False,
+}
+
+
+def envelope(**changes):
+    document = {**ENVELOPE, **changes}
+    if "error" in changes:
+        document.update(data=None, complete=False)
+    last = {name: document.pop(name) for name in ("complete", "findings")}
+    return json.dumps({**document, **last}) + "\n"
+
+
+class Program:
+    def __init__(self, folder):
+        self.folder = folder
+        self.log = folder / "log.json"
+        self.gdb = folder / "fake gdb"
+        self.gdb.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
+        self.gdb.chmod(0o755)
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.core = folder / "core"
+        self.core.write_bytes(Maker().core([(BASE, str(folder / "p"), Maker().executable(OWN))]))
+
+    def start(self, *arguments, gdb=True, **plan):
+        plan.setdefault("document", envelope())
+        plan = {name: value for name, value in plan.items() if value is not None}
+        told = self.folder / "plan.json"
+        told.write_text(json.dumps({"log": str(self.log), **plan}))
+        ours = {"PYTHONPATH": str(ROOT), "FAKE_GDB": str(told), "TMPDIR": str(self.temporary)}
+        line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments)]
+        return subprocess.Popen(
+            line + ([f"--gdb={self.gdb}"] if gdb else []),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **ours},
+            cwd=self.folder,
+        )
+
+    def run(self, *arguments, **plan):
+        process = self.start(*arguments, **plan)
+        out, err = process.communicate(timeout=60)
+        assert "Traceback" not in err or "Traceback" in plan.get("stderr", "")
+        assert not list(self.temporary.iterdir())
+        return process.returncode, out, err
+
+    def fails(self, *arguments, **plan):
+        """Run with --json; return the error, having checked all that must come with one."""
+        status, out, err = self.run(*arguments, "--json", **plan)
+        document = json.loads(out)
+        assert status == 2
+        assert document["data"] is None
+        assert document["complete"] is False
+        assert set(document) == {*ENVELOPE, "error"}
+        assert document["error"]["message"] in err
+        return document["error"]
+
+    @property
+    def arguments(self):
+        return json.loads(self.log.read_text())["arguments"]
+
+    @property
+    def environment(self):
+        return json.loads(self.log.read_text())["environment"]
+
+
+@pytest.fixture
+def program(tmp_path):
+    return Program(tmp_path)
+
+
+def test_help_and_version(program):
+    assert program.run("--version") == (0, f"gdbext {__version__}\n", "")
+    status, out, err = program.run("--help")
+    assert (status, err) == (0, "")
+    assert out.startswith("Usage: gdbext COMMAND... --core CORE")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_goes_to_stdout_as_it_is(program):
+    status, out, err = program.run("triage", "--core", program.core, "--json")
+    assert (status, out) == (0, envelope())
+
+
+def test_json_to_a_file(program):
+    status, out, err = program.run("triage", "--core", program.core, "--json=out file.json")
+    assert (status, out) == (0, "")
+    assert (program.folder / "out file.json").read_text() == envelope()
+
+
+def test_text_is_what_the_command_printed_and_nothing_of_gdb(program):
+    status, out, err = program.run("triage", "--core", program.core, text="one\n\ntwo …\n")
+    assert (status, out) == (0, "one\n\ntwo …\n")
+
+
+def test_long_text(program):
+    text = "0123456789abcdef\n" * 200_000
+    assert program.run("triage", "--core", program.core, text=text)[1] == text
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_findings_are_exit_status_1(program, how):
+    assert program.run("triage", "--core", program.core, *how, document=envelope(findings=True))[0] == 1
+
+
+@pytest.mark.parametrize("findings, status", [(False, 0), (True, 1)])
+def test_a_partial_result_keeps_its_status(program, findings, status):
+    document = envelope(findings=findings, complete=False)
+    answer = program.run("triage", "--core", program.core, "--json", document=document)
+    assert answer[:2] == (status, document)
+
+
+def test_an_error_from_gdb_is_passed_on(program):
+    document = envelope(error={"kind": "no-heap", "message": "m", "hint": None})
+    told = "gdbext: triage: m\n"
+    where = ("triage", "--core", program.core)
+    assert program.run(*where, "--json", document=document, stderr=told)[:2] == (2, document)
+    status, out, err = program.run(*where, document=document, stderr=told * 2, text="")
+    assert (status, out) == (2, "")
+    assert err.count(told) == 1
+
+
+def test_gdb_is_started_without_the_users_or_the_cores_scripts(program, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_URLS", "somewhere")
+    exe = program.folder / "p"
+    exe.write_bytes(Maker().executable(OWN))
+    program.run("glibc", "chunks", "--state=in use", "0x1000 + 16", "--core", program.core, "--json")
+    line = program.arguments
+    assert line[:4] == ["-nx", "-batch", "-iex", "set auto-load off"]
+    assert line.index(f"-se={exe}") < line.index(f"-core={program.core}")
+    command = next(word for word in line if word.startswith("gx "))
+    assert command.startswith("gx glibc chunks --json='")
+    assert command.endswith("' --state='in use' 0x1000 + 16")
+    assert "DEBUGINFOD_URLS" not in program.environment
+
+
+def test_options_for_gdb(program):
+    folders = (f"--sysroot={program.folder}", "--debug-dir", program.folder)
+    program.run("gx", "rss", "--pid", os.getpid(), *folders, "--json")
+    assert f"set sysroot {program.folder}" in program.arguments
+    assert f"set debug-file-directory {program.folder}" in program.arguments
+    assert f"-pid={os.getpid()}" in program.arguments
+    assert any(word.startswith("gx rss --json=") for word in program.arguments)
+
+
+def test_commands_need_no_target(program):
+    assert program.run("commands", text="a table\n")[:2] == (0, "a table\n")
+    assert program.run("glibc", "bins", "--help", text="Usage\n")[:2] == (0, "Usage\n")
+
+
+@pytest.mark.parametrize(
+    "arguments, message, hint",
+    [
+        ([], "no command is named", "gdbext --help shows how it is written"),
+        (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
+        (["triage"], "nothing to look at", "name a core with --core or a process with --pid"),
+        (["triage", "--core"], "--core needs a value", "gdbext --help shows how it is written"),
+        (["triage", "--core="], "--core: '' is not a name", None),
+        (["triage", "--pid", "x"], "--pid: 'x' is not a process id", None),
+        (["triage", "--pid=1", "--core=x"], "--core and --pid exclude each other", None),
+        (["triage", "--core=x", "--timeout=x"], "--timeout: 'x' is not a number of seconds", "0 is for ever"),
+        (["triage", "--core=x", "--sysroot=/no/dir"], "--sysroot: /no/dir is not a directory", None),
+        (["triage", "a\nshell id", "--core=x"], "a command is one line", None),
+    ],
+)
+def test_usage_errors(program, arguments, message, hint):
+    status, out, err = program.run("--json", *arguments, gdb=False)
+    assert status == 2
+    assert json.loads(out)["error"] == {"kind": "usage", "message": message, "hint": hint}
+
+
+def test_options_after_the_command_only(program):
+    error = program.fails("glibc", "--limit", "3", "chunks", "--core", program.core)
+    assert error["message"] == "'glibc --limit 3 chunks': options stand after the command's name"
+
+
+def test_unwritable_output(program):
+    status, out, err = program.run("triage", "--core", program.core, "--json=/no/such/dir/x")
+    assert status == 2
+    assert "gdbext: triage: cannot write /no/such/dir/x; name another file\n" in err
+
+
+def test_missing_core(program):
+    error = program.fails("triage", "--core", "missing")
+    assert error["kind"] == "bad-core"
+    assert error["message"] == f"{program.folder}/missing does not exist"
+
+
+def test_wrong_executable(program):
+    other = program.folder / "other"
+    other.write_bytes(Maker().executable(OTHER))
+    error = program.fails("triage", "--core", program.core, "--exe", other)
+    assert error["kind"] == "wrong-exe"
+    assert error["hint"]
+
+
+def test_no_such_process(program):
+    child = subprocess.Popen(["true"])
+    child.wait()
+    error = program.fails("triage", "--pid", child.pid)
+    assert error == {
+        "kind": "no-target", "message": f"there is no process {child.pid}", "hint": "ps -e lists them",
+    }  # fmt: skip
+
+
+def test_no_such_gdb(program):
+    error = program.fails("triage", "--core", program.core, "--gdb", "/no/gdb", gdb=False)
+    assert error["kind"] == "gdb-failed"
+    assert error["message"] == "cannot run /no/gdb: No such file or directory"
+    assert error["hint"] == "install gdb, or name one with --gdb"
+
+
+@pytest.mark.parametrize(
+    "told, kind, message",
+    [
+        ("ptrace: Operation not permitted.\n", "no-permission", "process {pid} may not be looked at"),
+        ("ptrace: No such process.\n", "no-target", "there is no process {pid}"),
+        ('Undefined gx command: "triage".  Try "help gx".\n', "usage", "there is no command triage"),
+        ("gdbext: gx: no command 'triage'; help gx lists them\n", "usage", "there is no command triage"),
+        ("Python scripting is not supported in this copy of GDB.\n", "gdb-failed", "{gdb} has no Python"),
+        ("Traceback (most recent call last):\nKeyError: 1\n", "internal", "gdbext failed inside gdb"),
+        ("gdbext: triage: no tabulate; run install.sh\n", "error", "no tabulate; run install.sh"),
+        ("something odd\n", "gdb-failed", "gdb gave no answer: something odd"),
+        ("", "gdb-failed", "gdb gave no answer: it ended with status 0"),
+    ],
+)
+def test_gdb_without_an_answer(program, told, kind, message):
+    error = program.fails("triage", "--pid", os.getpid(), document=None, stderr=told)
+    assert error["kind"] == kind
+    assert error["message"] == message.format(pid=os.getpid(), gdb=program.gdb)
+
+
+def test_gdb_killed(program):
+    error = program.fails("triage", "--core", program.core, signal=signal.SIGKILL)
+    assert error["kind"] == "gdb-failed"
+    assert error["message"] == "gdb was ended by SIGKILL before it answered"
+
+
+def test_a_document_cut_short_is_no_answer(program):
+    error = program.fails("triage", "--core", program.core, document=envelope()[:-20])
+    assert error["kind"] == "gdb-failed"
+
+
+def test_timeout_ends_all_of_gdb(program):
+    child = program.folder / "child"
+    started = time.monotonic()
+    plan = {"sleep": 60, "child": str(child), "stubborn": True}
+    error = program.fails("triage", "--core", program.core, "--timeout=1", **plan)
+    assert error == {
+        "kind": "timeout", "message": "no answer within 1 s", "hint": "--timeout gives more",
+    }  # fmt: skip
+    assert time.monotonic() - started < 20
+    assert not Path(f"/proc/{child.read_text()}").exists() or "Z" in state_of(child.read_text())
+
+
+def state_of(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return "Z"
+
+
+def test_timeout_with_a_partial_answer(program):
+    partial = envelope(complete=False)
+    status, out, err = program.run(
+        "triage", "--core", program.core, "--json", "--timeout=1", sleep=60, on_interrupt=partial
+    )
+    assert (status, out) == (0, partial)
+    assert "gdbext: triage: stopped; the answer holds what there was until then" in err
+
+
+def test_timeout_with_an_error_for_an_answer(program):
+    stopped = envelope(error={"kind": "interrupted", "message": "interrupted", "hint": None})
+    error = program.fails("triage", "--core", program.core, "--timeout=1", sleep=60, on_interrupt=stopped)
+    assert error["kind"] == "timeout"
+
+
+def test_timeout_in_the_text(program):
+    status, out, err = program.run(
+        "triage", "--core", program.core, "--timeout=1", text="half\n", sleep_in_text=60
+    )
+    assert (status, out) == (2, "half\n")
+    assert "gdbext: triage: the text is cut short: no answer within 1 s; --timeout gives more" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_from_outside(program, number):
+    process = program.start("triage", "--core", program.core, "--json", sleep=60)
+    while not program.log.exists():
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert json.loads(out)["error"]["message"] == "stopped before there was an answer"
+    assert not list(program.temporary.iterdir())
+
+
+def test_noise_is_kept_away_and_news_is_not(program):
+    news = "BFD: warning: core is truncated: expected core file size >= 2, found: 1"
+    noise = (
+        "warning: Unexpected size of section `.reg-xstate/1' in core file.\n"
+        "warning: Could not load vsyscall page because no executable was specified\n"
+        "warning: Can't open file /dev/zero (deleted) during file-backed mapping note processing\n"
+        "44\t./nptl/pthread_kill.c: No such file or directory.\n"
+        "\n"
+    )
+    (program.folder / "p").write_bytes(Maker().executable(OWN))
+    told = f"{noise}{news}\n" * 2
+    assert program.run("triage", "--core", program.core, "--json", stderr=told)[2] == news + "\n"
+
+
+def test_a_closed_pipe_is_no_traceback(program):
+    process = program.start("triage", "--core", program.core, text="x\n" * 1_000_000)
+    process.stdout.close()
+    assert "Traceback" not in process.stderr.read()
+    process.wait(30)
+    process.stderr.close()
+
+
+PACKERS = {
+    "gz": lambda path: gzip.compress(path.read_bytes()),
+    "xz": lambda path: lzma.compress(path.read_bytes()),
+    "zst": lambda path: packed_by("zstd", path),
+    "lz4": lambda path: packed_by("lz4", path),
+}
+
+
+def packed_by(name, path):
+    if not shutil.which(name):
+        pytest.skip(f"no program {name}")
+    return subprocess.run([name, "-c", path], check=True, capture_output=True).stdout
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_packed_cores(program, ending):
+    packed = program.folder / f"core.{ending}"
+    packed.write_bytes(PACKERS[ending](program.core))
+    kept = program.folder / "kept"
+    spy = program.folder / "spy"
+    spy.write_text(f'#!/bin/sh\nfor a; do case $a in -core=*) cp "${{a#-core=}}" "{kept}";; esac; done\n'
+                   f'exec "{program.gdb}" "$@"\n')  # fmt: skip
+    spy.chmod(0o755)
+    status, out, err = program.run("triage", "--core", packed, "--json", "--gdb", spy, gdb=False)
+    assert status == 0
+    assert kept.read_bytes() == program.core.read_bytes()
+
+
+def test_the_document_names_the_packed_core(program):
+    packed = program.folder / "core.gz"
+    packed.write_bytes(gzip.compress(program.core.read_bytes()))
+    os.utime(packed, (1000, 1000))
+    answering = program.folder / "answering"
+    answering.write_text(
+        f"""#!{sys.executable}
+import json, os, re, sys
+core = next(word[6:] for word in sys.argv if word.startswith("-core="))
+path = next(re.search("--json='(.*?)'", word)[1] for word in sys.argv if "--json=" in word)
+target = {{"core": core, "time": os.stat(core).st_mtime}}
+tail = {{"complete": True, "findings": False}}
+open(path, "w").write(json.dumps({{"target": target, "data": {{}}, **tail}}) + chr(10))
+"""
+    )
+    answering.chmod(0o755)
+    status, out, err = program.run("triage", "--core", packed, "--json", "--gdb", answering, gdb=False)
+    assert json.loads(out)["target"] == {"core": str(packed), "time": 1000.0}
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_packed_cores_that_are_damaged(program, ending):
+    packed = program.folder / f"core.{ending}"
+    packed.write_bytes(PACKERS[ending](program.core)[:-30])
+    error = program.fails("triage", "--core", packed)
+    assert error["kind"] == "bad-core"
+    assert error["message"].startswith(f"{packed} cannot be unpacked: ")
+    assert error["hint"] == "was it copied whole?"
+
+
+def test_a_packed_file_that_is_no_core(program):
+    packed = program.folder / "core.gz"
+    packed.write_bytes(gzip.compress(b"no core"))
+    assert program.fails("triage", "--core", packed)["message"] == f"{packed} is not a core"
+
+
+def test_unpacker_that_is_missing(program, monkeypatch):
+    monkeypatch.setenv("PATH", "/no/bin")
+    packed = program.folder / "core.zst"
+    packed.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(50))
+    error = program.fails("triage", "--core", packed)
+    assert error["message"] == f"{packed} is packed with zstd, and there is no program zstd"
+    assert error["hint"] == "install zstd, or unpack the core first"
+
+
+def test_holes_stay_holes(tmp_path):
+    from gdbext.pipeline.unpack import find_packing, unpack
+
+    packed = tmp_path / "x.gz"
+    packed.write_bytes(gzip.compress(b"a" + bytes(8 << 20)))
+    unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), None)
+    facts = os.stat(tmp_path / "x")
+    assert facts.st_size == (8 << 20) + 1
+    assert facts.st_blocks * 512 < 1 << 20
+
+
+def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
+    from gdbext.pipeline.failures import TimeOutError
+    from gdbext.pipeline.unpack import find_packing, unpack
+
+    packed = tmp_path / "x.gz"
+    packed.write_bytes(gzip.compress(bytes(100)))
+    with pytest.raises(TimeOutError, match="the time was up before the core was unpacked"):
+        unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), time.monotonic() - 1)
+
+
+def test_a_full_disk(tmp_path):
+    from gdbext.pipeline.failures import GdbFailedError
+    from gdbext.pipeline.unpack import find_packing, unpack
+
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    packed = tmp_path / "x.gz"
+    packed.write_bytes(gzip.compress(b"x" * (1 << 20)))
+    with pytest.raises(GdbFailedError, match="No space left on device; TMPDIR names the place"):
+        unpack(str(packed), find_packing(str(packed)), "/dev/full", None)

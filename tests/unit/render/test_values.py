@@ -1,0 +1,73 @@
+"""One value as text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gdbext.render.values import human_size, shorten, threads_within, value_text
+from gdbext.report import Kind, ThreadRef
+
+WORKERS = [ThreadRef(number, None, f"worker-{number}") for number in range(3, 10)]
+
+
+@pytest.mark.parametrize(
+    "size, shown",
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (93 * 1024**2 + 200000, "93.2 MiB"),
+        (3 * 1024**3, "3.0 GiB"),
+        (2**64 - 1, "16.0 EiB"),
+        (-2048, "-2.0 KiB"),
+    ],
+)
+def test_human_sizes(size, shown):
+    assert human_size(size) == shown
+
+
+@given(st.integers(0, 2**64))
+def test_human_sizes_are_short(size):
+    assert len(human_size(size)) <= 10
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_none_is_unknown_in_every_kind(kind):
+    assert value_text(None, kind) == "?"
+
+
+@pytest.mark.parametrize(
+    "value, kind, shown",
+    [
+        (4096, Kind.ADDRESS, "0x1000"),
+        (1234567, Kind.COUNT, "1234567"),
+        (0.1234, Kind.SHARE, "12.3%"),
+        (float("nan"), Kind.SHARE, "?"),
+        (True, Kind.FLAG, "yes"),
+        (False, Kind.FLAG, "no"),
+        ({"end": 3, "cycle": 1}, Kind.OBJECT, "end 3, cycle 1"),
+        ([1, 2], Kind.OBJECT, "1, 2"),
+    ],
+)
+def test_kinds(value, kind, shown):
+    assert value_text(value, kind) == shown
+
+
+def test_exact_sizes_are_plain_digits():
+    assert value_text(123456789, Kind.BYTES, exact=True) == "123456789"
+
+
+def test_threads_within_a_width():
+    assert threads_within(WORKERS, 32) == "3 worker-3, 4 worker-4 +5 more"
+    assert threads_within(WORKERS[:1], 32) == "3 worker-3"
+    assert threads_within([ThreadRef(None, 77, None)], 32) == "lwp 77"
+    assert threads_within(WORKERS, 8) == "+7 more"
+
+
+@given(st.text(max_size=50), st.integers(1, 40))
+def test_shortened_text_fits(text, width):
+    assert len(shorten(text, width)) <= width

@@ -1,0 +1,135 @@
+"""The layer law of ``docs/design.md``: an arrow may import, nothing else may.
+
+Every file is parsed, so that a function's own imports count too.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What each layer may import, besides itself. The leaves may be used by everybody.
+LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments"}
+MEMORY = LEAVES | {"memory"}
+LAYOUT = MEMORY | {"layout"}
+TARGET = LAYOUT | {"target", "coretarget"}
+HEAP = TARGET | {"kernels", "heap"}
+BRIDGE = HEAP | {"structures", "analysis", "render", "bridge", "commands", "printers", "_mount"}
+ALLOWED = {
+    "gdbext": set(),
+    "abi": set(),
+    "errors": set(),
+    "report": set(),
+    "progress": set(),
+    "arguments": {"errors"},
+    "memory": LEAVES,
+    "kernels": LEAVES | {"memory"},
+    "layout": MEMORY,
+    "target": LAYOUT,
+    "coretarget": TARGET,
+    "heap": HEAP,
+    "structures": HEAP,
+    "analysis": HEAP | {"structures"},
+    "render": LEAVES | {"target", "render"},
+    "bridge": BRIDGE,
+    "helpers": BRIDGE,
+    "commands": BRIDGE,
+    "printers": BRIDGE,
+    "load": {"bridge"},
+    "_mount": set(),
+    "pipeline": LEAVES | {"pipeline"},
+}
+FACING_GDB = {"bridge", "helpers", "commands", "printers"}
+
+
+def sources():
+    for folder in ("gdbext", "commands", "printers"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path
+
+
+def layer_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] != "gdbext":
+        return parts[0]
+    return "gdbext" if parts[1] == "__init__" else parts[1]
+
+
+def imports_of(path):
+    """Yield the dotted names that a file imports, those of ``from package import module`` joined."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_layers(path):
+    for name in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "gdbext":
+            known = len(parts) > 1 and parts[1] in ALLOWED
+            yield parts[1] if known else "gdbext"
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_layer_imports_only_what_lies_below(path):
+    layer = layer_of(path)
+    assert layer in ALLOWED, f"{layer} is no layer of docs/design.md"
+    wrong = set(imported_layers(path)) - ALLOWED[layer] - {layer, "gdbext"}
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_top_imports_gdb(path):
+    tops = {name.split(".")[0] for name in imports_of(path)}
+    if layer_of(path) not in FACING_GDB:
+        assert "gdb" not in tops
+    assert not tops & {"commands", "printers"}, "only as gdbext.commands and gdbext.printers"
+
+
+def test_allocators_do_not_import_each_other():
+    folders = [path.name for path in (ROOT / "gdbext" / "heap").iterdir() if path.is_dir()]
+    for path in (ROOT / "gdbext" / "heap").rglob("*.py"):
+        own = path.relative_to(ROOT / "gdbext" / "heap").parts[0]
+        others = {f"gdbext.heap.{name}" for name in folders if name != own}
+        if own != "detect.py":
+            assert not [name for name in imports_of(path) if ".".join(name.split(".")[:3]) in others]
+
+
+def test_start_up_imports_no_numpy():
+    """What registration loads must be cheap: every batch run pays for it."""
+    seen, todo = set(), [ROOT / "gdbext" / "bridge" / "register.py", ROOT / "commands" / "__init__.py"]
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in module_level_imports(path):
+            assert name.split(".")[0] not in ("numpy", "tabulate"), path
+            todo.extend(files_of(name))
+    assert len(seen) > 5
+
+
+def module_level_imports(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def files_of(name):
+    """Return the files that importing ``name`` runs: the module and the packages above it."""
+    parts = name.split(".")
+    if parts[0] != "gdbext":
+        return []
+    folders = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    paths = [ROOT / f"{folder}.py" for folder in folders]
+    paths += [ROOT / folder / "__init__.py" for folder in folders]
+    return [path for path in paths if path.is_file()]
