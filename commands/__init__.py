@@ -216,7 +216,7 @@ COMMANDS: Sequence[CommandSpec] = (
         run="gx:run_safely",
         summary="Run a command and record its error instead of raising it",
         description="For command lists of breakpoints, which gdb ends at the first error. The error is "
-        "printed and kept in $gx_error, which is empty after a success.",
+        "printed and kept in $gx_error, which is void after a success: test it with $_isvoid($gx_error).",
         expression="COMMAND",
         example="gx safe glibc check",
         prefixed_only=True,
@@ -229,7 +229,7 @@ SETTINGS: Sequence[Setting] = (
     Setting("min-finding-share", 20, "percent", "Share of the writable memory that makes a finding"),
     Setting("min-finding-floor", 4 << 20, "size", "Findings of fewer bytes always stay silent"),
     Setting("safe", 0, "flag", "Whether commands of gdbext record their errors instead of raising them"),
-    Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is for ever"),
+    Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is never"),
 )
 
 # Names of ours that another pack owns: never registered plainly, whether or not it is loaded. Held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Optional, Tuple
 
-from gdbext.analysis import blocks
+from gdbext.analysis import blocks, listing, place
 from gdbext.errors import UsageError
 from gdbext.report import Report
 
@@ -20,7 +20,7 @@ def summarise(context: Any, arguments: Any) -> Report:
 def list_blocks(context: Any, arguments: Any) -> Report:
     """Return the blocks that pass the filters."""
     filters = read_filters(context, arguments)
-    return blocks.listing(context.heaps(), filters)
+    return listing.listing(context.heaps(), filters)
 
 
 def describe(context: Any, arguments: Any) -> Report:
@@ -28,17 +28,17 @@ def describe(context: Any, arguments: Any) -> Report:
     if not arguments.expression:
         raise UsageError("an address is missing", "blocks at ADDRESS")
     address = context.evaluate(arguments.expression)
-    return blocks.at(context.heaps(), context.target, address)
+    return place.describe(context.heaps(), context.target, address)
 
 
-def read_filters(context: Any, arguments: Any) -> blocks.Filters:
+def read_filters(context: Any, arguments: Any) -> listing.Filters:
     """Return what the options and the range ask for.
 
     :raises UsageError: for an unknown state, or what is no range.
     """
     states, arena = arguments.value("state"), arguments.value("arena")
     start, end = read_range(arguments.expression)
-    return blocks.Filters(
+    return listing.Filters(
         blocks.states_named(states) if states is not None else None,
         arguments.value("min-size"),
         arguments.value("max-size"),

@@ -65,7 +65,7 @@ def run_safely(context: Any, arguments: Any) -> Optional[Report]:
     except KeyboardInterrupt:
         _note("interrupted")
     else:
-        note_error("")
+        note_error(None)
     return None
 
 

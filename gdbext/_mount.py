@@ -45,4 +45,4 @@ def mount(package_folder: str) -> None:
         return
     # By name: a class from before a reload is not this class.
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "CheckoutFinder"]
-    sys.meta_path.append(CheckoutFinder(os.path.dirname(package_folder)))  # type: ignore[arg-type]
+    sys.meta_path.append(CheckoutFinder(os.path.dirname(package_folder)))

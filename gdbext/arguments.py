@@ -152,7 +152,7 @@ def nearest(word: str, known: Sequence[str]) -> Optional[str]:
 
     close = difflib.get_close_matches(word, known, 1, 0.5)
     starting = [name for name in known if word and name.startswith(word)]
-    return (starting or close or [None])[0]
+    return next(iter(starting + close), None)
 
 
 def _is_option(word: _Word, positional: str) -> bool:
@@ -191,7 +191,9 @@ def _find_option(name: str, known: Mapping[str, Option]) -> Option:
     if name.startswith("--") and name[2:] in known:
         return known[name[2:]]
     close = nearest(name.lstrip("-"), list(known))
-    raise UsageError(f"unknown option {name}", f"did you mean --{close}?" if close else "-h lists the options")
+    raise UsageError(
+        f"unknown option {name}", f"did you mean --{close}?" if close else "-h lists the options"
+    )
 
 
 def _convert(option: Option, text: str) -> Any:

@@ -32,4 +32,4 @@ try:
     _gdbext_load()
 finally:
     del _gdbext_load
-    __doc__ = None
+    __doc__ = None  # type: ignore[assignment]

@@ -24,7 +24,7 @@ def pytest_addoption(parser: Any) -> None:
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line("markers", "slow: takes more than some ten seconds")
     config.addinivalue_line(
-        "markers", "boards(**dimensions): the boards of a test: restricts a board's values, or adds a dimension"
+        "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"
     )
 
 

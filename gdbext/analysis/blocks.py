@@ -1,4 +1,4 @@
-"""The blocks of all heaps without regard to the allocator: by size, one by one, and at an address.
+"""The blocks of all heaps summed up, without regard to the allocator: in all, by arena, by size.
 
 Used, cached and free blocks partition all blocks: used includes blocks in mappings of their own and
 excludes cached (tcached) ones, free includes fast bins and top. Markers (fenceposts) are neither.
@@ -8,30 +8,15 @@ Sizes are usable bytes. In damaged memory sizes may be anything; sums are exact 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.contents import contents_hint, pointer_namer
 from gdbext.analysis.intervals import I64, slices
 from gdbext.analysis.tally import CACHED, CATEGORY, FREE, MMAPPED, TOP, USED, Tally, tally
-from gdbext.errors import GdbextError, NoHeapError, UsageError
-from gdbext.heap.model import (
-    CACHED_STATES,
-    FREE_STATES,
-    U64,
-    USED_STATES,
-    Arena,
-    Heap,
-    Mask,
-    State,
-)
-from gdbext.memory import Region
-from gdbext.report import Kind, Problem, Report, Rows, ThreadRef, column, line, table
-from gdbext.target import Target
-
-# ------------------------------------------------------------------------------------- summary
+from gdbext.errors import NoHeapError, UsageError
+from gdbext.heap.model import CACHED_STATES, FREE_STATES, U64, USED_STATES, Heap, State
+from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
 
 
 @dataclass(frozen=True)
@@ -58,9 +43,9 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """One arena's blocks."""
+    """One arena's blocks; ``address`` is None for blocks of no arena, in mappings of their own."""
 
-    address: int = column("arena", Kind.ADDRESS)
+    address: Optional[int] = column("arena", Kind.ADDRESS)
     allocator: str = column("allocator")
     kind: str = column("kind")
     used_blocks: int = column("used blocks", Kind.COUNT)
@@ -105,27 +90,13 @@ def summary(heaps: Sequence[Heap]) -> Report:
 
     :raises NoHeapError: when there is no heap.
     """
-    _require(heaps)
+    require_heaps(heaps)
     tallies = [tally(heap) for heap in heaps]
     totals = _totals(tallies)
     sizes = _by_size(heaps)
     arenas = [row for heap, counts in zip(heaps, tallies) for row in _arena_rows(heap, counts)]
     data = Summary(totals, _classes(totals), arenas, sizes)
-    return _report(heaps, data)
-
-
-def _require(heaps: Sequence[Heap]) -> None:
-    if not heaps:
-        raise NoHeapError("no heap of a known allocator was found")
-
-
-def _report(heaps: Sequence[Heap], data: object) -> Report:
-    return Report(
-        data,
-        evidence=[evidence for heap in heaps for evidence in heap.evidence],
-        problems=[problem for heap in heaps for problem in heap.problems],
-        complete=all(heap.complete for heap in heaps),
-    )
+    return report_on(heaps, data)
 
 
 def _totals(tallies: Sequence[Tally]) -> Totals:
@@ -147,18 +118,21 @@ def _classes(totals: Totals) -> Sequence[ClassRow]:
 
 
 def _arena_rows(heap: Heap, counts: Tally) -> Iterator[ArenaRow]:
-    for arena, blocks, size in zip(heap.arenas, counts.blocks.tolist(), counts.bytes.tolist()):
+    for at, (blocks, size) in enumerate(zip(counts.blocks.tolist(), counts.bytes.tolist())):
+        arena = heap.arenas[at] if at < len(heap.arenas) else None
+        if arena is None and not any(blocks):
+            continue
         yield ArenaRow(
-            arena.address,
+            arena.address if arena else None,
             heap.allocator,
-            arena.kind,
+            arena.kind if arena else "no arena",
             blocks[USED] + blocks[MMAPPED],
             size[USED] + size[MMAPPED],
             blocks[CACHED],
             size[CACHED],
             blocks[FREE] + blocks[TOP],
             size[FREE] + size[TOP],
-            arena.threads,
+            arena.threads if arena else (),
         )
 
 
@@ -209,24 +183,23 @@ def _size_rows(sizes: U64, counts: I64, weight: "np.typing.NDArray[np.float64]")
             yield SizeRow(size, used, size * used, cached, free, size * free, share, cumulative)
 
 
-# ------------------------------------------------------------------------------------- listing
+def require_heaps(heaps: Sequence[Heap]) -> None:
+    """Check that there is anything to report on.
 
-
-@dataclass(frozen=True)
-class Filters:
-    """Which blocks are listed; None leaves a condition out.
-
-    :param arena: an arena's address, or its index when there is only one heap.
-    :param start: lowest user pointer.
-    :param end: first user pointer that is too high.
+    :raises NoHeapError: when there is no heap.
     """
+    if not heaps:
+        raise NoHeapError("no heap of a known allocator was found")
 
-    states: Optional[FrozenSet[State]] = None
-    min_size: Optional[int] = None
-    max_size: Optional[int] = None
-    arena: Optional[int] = None
-    start: Optional[int] = None
-    end: Optional[int] = None
+
+def report_on(heaps: Sequence[Heap], data: object) -> Report:
+    """Return a report with all that the heaps have to say about how they were read."""
+    return Report(
+        data,
+        evidence=[evidence for heap in heaps for evidence in heap.evidence],
+        problems=[problem for heap in heaps for problem in heap.problems],
+        complete=all(heap.complete for heap in heaps),
+    )
 
 
 STATE_GROUPS = {
@@ -249,224 +222,3 @@ def states_named(text: str) -> FrozenSet[State]:
             raise UsageError(f'no state "{word.strip()}"', f"the states are {', '.join(sorted(names))}")
         chosen |= names[word.strip()]
     return chosen
-
-
-@dataclass(frozen=True)
-class BlockRow:
-    """One block."""
-
-    address: int = column("address", Kind.ADDRESS)
-    size: int = column("size", Kind.COUNT)
-    state: str = column("state")
-    arena: int = column("arena", Kind.ADDRESS)
-    allocator: str = column("allocator")
-
-
-@dataclass(frozen=True)
-class Listing:
-    """What ``blocks list`` answers, in address order within each heap."""
-
-    matching_blocks: int = line("blocks", Kind.COUNT)
-    matching_bytes: int = line("bytes", Kind.BYTES)
-    blocks: Rows = table("Blocks")
-
-
-def listing(heaps: Sequence[Heap], filters: Filters = Filters()) -> Report:
-    """List the blocks that pass all filters.
-
-    :raises UsageError: when no arena is the one asked for.
-    :raises NoHeapError: when there is no heap.
-    """
-    _require(heaps)
-    owners = [_owners(heap, filters.arena, len(heaps) == 1) for heap in heaps]
-    if filters.arena is not None and not any(owners):
-        raise _no_arena(heaps, filters.arena)
-    masks = [_mask(heap, filters, owner) for heap, owner in zip(heaps, owners)]
-    number = sum(int(np.count_nonzero(mask)) for mask in masks)
-    size = sum(int(heap.blocks.size[mask].sum()) for heap, mask in zip(heaps, masks))
-    rows = Rows(lambda: _block_rows(heaps, masks), BlockRow, number)
-    return _report(heaps, Listing(number, size, rows))
-
-
-def _owners(heap: Heap, arena: Optional[int], by_index: bool) -> Sequence[int]:
-    """Return the indices of the arenas meant, all of them for None."""
-    return [
-        each.index
-        for each in heap.arenas
-        if arena is None or each.address == arena or (by_index and each.index == arena)
-    ]
-
-
-def _no_arena(heaps: Sequence[Heap], arena: int) -> UsageError:
-    known = [f"{each.address:#x}" for heap in heaps for each in heap.arenas]
-    shown = ", ".join(known[:4]) + (f", … ({len(known)} in all)" if len(known) > 4 else "")
-    wanted = str(arena) if arena < 4096 else f"{arena:#x}"
-    return UsageError(f"no arena {wanted}", f"the arenas are {shown}")
-
-
-def _mask(heap: Heap, filters: Filters, owners: Sequence[int]) -> Mask:
-    blocks = heap.blocks
-    mask: Mask = np.ones(len(blocks), np.bool_)
-    if filters.states is not None:
-        mask &= blocks.having(filters.states)
-    if filters.min_size is not None:
-        mask &= blocks.size >= _bound(filters.min_size)
-    if filters.max_size is not None:
-        mask &= blocks.size <= _bound(filters.max_size)
-    if filters.start is not None:
-        mask &= blocks.address >= _bound(filters.start)
-    if filters.end is not None:
-        mask &= blocks.address < _bound(filters.end)
-    if filters.arena is not None:
-        mask &= np.isin(blocks.owner, owners)
-    return mask
-
-
-def _bound(value: int) -> np.uint64:
-    return np.uint64(min(value, (1 << 64) - 1))
-
-
-def _block_rows(heaps: Sequence[Heap], masks: Sequence[Mask]) -> Iterator[BlockRow]:
-    for heap, mask in zip(heaps, masks):
-        for part in slices(len(mask), 1 << 16):
-            yield from _part_rows(heap, np.flatnonzero(mask[part]) + part.start)
-
-
-def _part_rows(heap: Heap, chosen: I64) -> Iterator[BlockRow]:
-    labels = {int(state): state.label for state in State}
-    arenas = [arena.address for arena in heap.arenas]
-    blocks = heap.blocks.select(chosen)
-    columns = (blocks.address, blocks.size, blocks.state, blocks.owner)
-    for address, size, state, owner in zip(*(each.tolist() for each in columns)):
-        yield BlockRow(address, size, labels[state], arenas[owner], heap.allocator)
-
-
-# -------------------------------------------------------------------------------- at an address
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A block around the one that was found."""
-
-    place: str = column("place")
-    address: int = column("address", Kind.ADDRESS)
-    size: int = column("size", Kind.COUNT)
-    state: str = column("state")
-    contents: str = column("contents")
-
-
-@dataclass(frozen=True)
-class Place:
-    """An address in no block: which mapping it is in.
-
-    :param mapping: file or kind of memory, permissions, bounds.
-    """
-
-    address: int = column(None, Kind.ADDRESS)
-    block: Optional[int] = column(None, Kind.ADDRESS)
-    place: str = line("place")
-
-
-@dataclass(frozen=True)
-class Found(Place):
-    """The block that holds an address.
-
-    :param block: its user pointer.
-    :param offset: bytes from the user pointer to the address.
-    :param contents: hint at the first bytes.
-    """
-
-    size: int = line("size", Kind.COUNT)
-    offset: int = line("offset", Kind.COUNT)
-    state: str = line("state")
-    arena: int = line("arena", Kind.ADDRESS)
-    allocator: str = line("allocator")
-    contents: str = line("contents")
-    around: Sequence[Neighbour] = table("In memory order")
-
-
-def at(heaps: Sequence[Heap], target: Target, address: int) -> Report:
-    """Say what is at an address: the block that holds it, or the mapping.
-
-    :raises GdbextError: when nothing is mapped there.
-    """
-    for heap in heaps:
-        block = heap.blocks.find(address)
-        if block is not None:
-            return _report([heap], _found(heap, heaps, target, address, block))
-    region = target.index.find(address)
-    if region is None:
-        raise GdbextError(f"{address:#x} is not mapped", "rss lists what is")
-    text = f"{address:#x} is in no block: {_outside(heaps, target, region, address)}"
-    problems: Sequence[Problem] = [problem for heap in heaps for problem in heap.problems]
-    return Report(Place(address, None, text), problems=problems)
-
-
-def _found(heap: Heap, heaps: Sequence[Heap], target: Target, address: int, block: int) -> Found:
-    blocks = heap.blocks
-    pointer = int(blocks.address[block])
-    offset = address - pointer
-    state, arena = State(int(blocks.state[block])), heap.arenas[int(blocks.owner[block])]
-    around = list(_around(heap, heaps, target, block))
-    where = "the start" if offset == 0 else f"{offset} bytes inside"
-    return Found(
-        address,
-        pointer,
-        f"{address:#x} is {where} of the block {pointer:#x}",
-        int(blocks.size[block]),
-        offset,
-        state.label,
-        arena.address,
-        heap.allocator,
-        next(row.contents for row in around if row.place == "this"),
-        around,
-    )
-
-
-def _around(heap: Heap, heaps: Sequence[Heap], target: Target, block: int) -> Iterator[Neighbour]:
-    blocks, reader, namer = heap.blocks, target.reader, pointer_namer(target, heaps)
-    for place, index in (("before", block - 1), ("this", block), ("after", block + 1)):
-        if 0 <= index < len(blocks) and blocks.owner[index] == blocks.owner[block]:
-            address, size = int(blocks.address[index]), int(blocks.size[index])
-            hint = contents_hint(reader, address, size, namer)
-            yield Neighbour(place, address, size, State(int(blocks.state[index])).label, hint)
-
-
-def _outside(heaps: Sequence[Heap], target: Target, region: Region, address: int) -> str:
-    """Say in words what lies at an address that no block holds."""
-    for heap in heaps:
-        arena = _arena_of(heap, address)
-        if arena is not None:
-            return f"{heap.allocator}'s own bytes, in arena {arena.address:#x} ({_after(heap, address)})"
-    return _mapping_text(target, region, address)
-
-
-def _arena_of(heap: Heap, address: int) -> Optional[Arena]:
-    for span in heap.spans:
-        if span.start <= address < span.end:
-            return heap.arenas[span.arena]
-    return None
-
-
-def _after(heap: Heap, address: int) -> str:
-    following = int(np.searchsorted(heap.blocks.address, np.uint64(address)))
-    if following == len(heap.blocks):
-        return "behind the last block"
-    gap = int(heap.blocks.address[following]) - address
-    return f"{gap} bytes before the block {int(heap.blocks.address[following]):#x}"
-
-
-def _mapping_text(target: Target, region: Region, address: int) -> str:
-    bounds = f"{region.start:#x}-{region.end:#x} {region.permissions}"
-    if not region.anonymous:
-        symbol = target.symbols.find_name(address)
-        name = f", {symbol}" if symbol else f", file offset {region.offset + address - region.start:#x}"
-        return f"{region.name} ({bounds}{name})"
-    users = (
-        thread.number
-        for thread in target.threads
-        if thread.stack_pointer is not None and thread.stack_pointer in region
-    )
-    owners = list(islice(users, 1))
-    what = f"stack of thread {owners[0]}" if owners else region.name or "anonymous memory"
-    return f"{what} ({bounds})"

@@ -20,12 +20,12 @@ import numpy as np
 from gdbext.analysis.intervals import I64
 from gdbext.analysis.residency import Residency
 from gdbext.analysis.runs import NONE, Layout, Runs, find_runs
-from gdbext.analysis.tally import CACHED, FREE, TOP, USED, tally
+from gdbext.analysis.tally import CACHED, FREE, TOP, USED, arena_address, tally
 from gdbext.analysis.thresholds import Thresholds
-from gdbext.analysis.wording import count_text, share_text, size_text
 from gdbext.heap.model import U64, Heap, Mask
 from gdbext.report import Confidence, Finding, Kind, Severity, column
 from gdbext.target import Target
+from gdbext.wording import count_text, share_text, size_text
 
 FRAGMENTATION = "fragmentation"
 SHRINK_REALLOC = "shrink-realloc"
@@ -57,20 +57,6 @@ class PinClass:
     runs: int = column("runs", Kind.COUNT)
     bytes: int = column("free bytes", Kind.BYTES)
     pages: int = column("whole pages", Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """One run of free bytes with the live blocks around it."""
-
-    arena: int = column("arena", Kind.ADDRESS)
-    address: int = column("free run", Kind.ADDRESS)
-    bytes: int = column("bytes", Kind.BYTES)
-    pages: int = column("whole pages", Kind.BYTES)
-    before: Optional[int] = column("block before", Kind.ADDRESS)
-    before_size: Optional[int] = column("its size", Kind.COUNT)
-    after: Optional[int] = column("pinned by", Kind.ADDRESS)
-    after_size: Optional[int] = column("its size", Kind.COUNT)
 
 
 def find_fragmentation(
@@ -156,9 +142,6 @@ def _largest_by_arena(runs: Runs) -> Iterator[I64]:
     last = np.append(owner[1:] != owner[:-1], True) if len(owner) else np.empty(0, np.bool_)
     for at in order[last].tolist():
         yield np.array([at], np.int64)
-
-
-# -------------------------------------------------------------------------- shrunk in place
 
 
 @dataclass(frozen=True)
@@ -249,9 +232,6 @@ def _shrink_finding(scene: _Scene, runs: Runs, pattern: Pattern) -> Finding:
     )
 
 
-# ----------------------------------------------------------------------------- fragmentation
-
-
 def _fragmentation_finding(scene: _Scene, runs: Runs) -> Finding:
     cost, pages = scene.cost(runs), int(runs.pages.sum())
     clear = 2 * scene.surplus(runs) >= cost
@@ -296,9 +276,7 @@ def _evidence(scene: _Scene, runs: Runs) -> Iterator[str]:
     for pin in pin_classes(scene.heap, runs, _TOLD):
         if 10 * pin.bytes >= free:
             yield _pin_class_text(pin)
-    for row in largest_runs(scene.heap, runs, _TOLD):
-        if 100 * row.bytes >= free:
-            yield _run_text(row)
+    yield from _largest_runs(scene, runs)
     yield from _top_pins(scene, runs)
 
 
@@ -326,11 +304,19 @@ def _pin_class_text(pin: PinClass) -> str:
     return f"{runs} of about {size_text(pin.run)} between {block(pin.before)} and {block(pin.after)}"
 
 
-def _run_text(row: RunRow) -> str:
-    pinned = "something live further up"
-    if row.after is not None:
-        pinned = f"the live block {row.after:#x} of {row.after_size} bytes"
-    return f"run at {row.address:#x}, {size_text(row.bytes)}, pinned by {pinned} (arena {row.arena:#x})"
+def _largest_runs(scene: _Scene, runs: Runs) -> Iterator[str]:
+    """Iterate over the largest runs and the block that pins each; not those that hardly matter."""
+    order = np.argsort(~runs.bytes, kind="stable")[:_TOLD].tolist()
+    enough = int(runs.bytes.sum()) // 100
+    for at in (row for row in order if int(runs.bytes[row]) >= enough):
+        pin, arena = int(runs.after[at]), arena_address(scene.heap, int(runs.owner[at]))
+        pinned = "something live further up"
+        if pin != NONE:
+            blocks = scene.heap.blocks
+            pinned = f"the live block {int(blocks.address[pin]):#x} of {int(blocks.size[pin])} bytes"
+        place = "" if arena is None else f" (arena {arena:#x})"
+        size = size_text(int(runs.bytes[at]))
+        yield f"run at {int(runs.start[at]):#x}, {size}, pinned by {pinned}{place}"
 
 
 def _top_pins(scene: _Scene, runs: Runs) -> Iterator[str]:
@@ -345,33 +331,6 @@ def _top_pins(scene: _Scene, runs: Runs) -> Iterator[str]:
                 f"{int(blocks.address[block]):#x}, {int(blocks.size[block])} bytes, above "
                 f"{size_text(int(total[at]))} free"
             )
-
-
-# -------------------------------------------------------------------------------- for tables
-
-
-def largest_runs(heap: Heap, runs: Runs, limit: int) -> Sequence[RunRow]:
-    """Return the largest runs with the blocks around them.
-
-    :param limit: rows at most; 0 means all.
-    """
-    order = np.argsort(~runs.bytes, kind="stable")[: limit or None]
-    return [_run_row(heap, runs.select(order), at) for at in range(len(order))]
-
-
-def _run_row(heap: Heap, runs: Runs, at: int) -> RunRow:
-    before, after = int(runs.before[at]), int(runs.after[at])
-    address, size = heap.blocks.address, heap.blocks.size
-    return RunRow(
-        heap.arenas[int(runs.owner[at])].address,
-        int(runs.start[at]),
-        int(runs.bytes[at]),
-        int(runs.pages[at]),
-        int(address[before]) if before >= 0 else None,
-        int(size[before]) if before >= 0 else None,
-        int(address[after]) if after >= 0 else None,
-        int(size[after]) if after >= 0 else None,
-    )
 
 
 def pin_classes(heap: Heap, runs: Runs, limit: int) -> Sequence[PinClass]:

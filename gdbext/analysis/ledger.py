@@ -16,11 +16,11 @@ import numpy as np
 
 from gdbext.analysis.intervals import Coverage, subtract, unite
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
-from gdbext.analysis.wording import count_text, size_text
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.memory import Region, RegionIndex
 from gdbext.report import Kind, Problem, Report, column, line, table
 from gdbext.target import Module, Target
+from gdbext.wording import count_text, size_text
 
 RESERVED = "reserved, no access"
 GUARDS = "thread stack guards"
@@ -106,8 +106,14 @@ def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> 
         evidence=[evidence for heap in heaps for evidence in heap.evidence],
         problems=[*target.problems, *(p for heap in heaps for p in heap.problems), *problems],
         complete=all(heap.complete for heap in heaps),
-        notes=[known.unknown] if known.unknown else [],
+        notes=notes_on(heaps, known),
     )
+
+
+def notes_on(heaps: Sequence[Heap], known: Knowledge) -> Sequence[str]:
+    """Return the lines on what the ledger could not know."""
+    missing = "no heap of an allocator that gdbext knows was found: such memory is part of the anonymous rest"
+    return [*([] if heaps else [missing]), *([known.unknown] if known.unknown else [])]
 
 
 def ledger(
@@ -135,9 +141,6 @@ def coverage_of(regions: Sequence[Region]) -> Coverage:
     starts = np.fromiter((region.start for region in regions), np.uint64, len(regions))
     ends = np.fromiter((region.end for region in regions), np.uint64, len(regions))
     return Coverage(starts, ends)
-
-
-# ------------------------------------------------------------------------------------- measure
 
 
 @dataclass
@@ -211,9 +214,6 @@ def _live_ledger(
         sum(mapping.swap for mapping in use),
         kernel - resident,
     )
-
-
-# ---------------------------------------------------------------------------- what no heap owns
 
 
 def _rest(
@@ -295,9 +295,6 @@ def _stacks(target: Target) -> Mapping[int, str]:
         if found.get(region.start) != MAIN_STACK:
             found[region.start] = MAIN_STACK if main else STACKS
     return found
-
-
-# ----------------------------------------------------------------------------- faulty charges
 
 
 def _outside_problems(charges: Sequence[Charge], mapped: Coverage) -> Iterator[Problem]:

@@ -1,8 +1,9 @@
 """Which pages are in RAM, for any set of intervals; only a live local process can say.
 
 A core holds pages that were swapped out and lacks pages that were not worth dumping, so it is never
-taken as a measure of residency. Reading a live process's memory maps the kernel's zero page where it
-had none and brings swapped pages back: take the residency before the heaps are walked.
+taken as a measure of residency. Reading a live process's memory, as gdbext does, maps the kernel's zero
+page where nothing was ever written, and brings swapped pages back: take the residency before the heaps
+are walked. Zero pages are left out where the kernel's own count shows that there are some.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from gdbext.analysis.intervals import Coverage
 from gdbext.errors import GdbextError, NoTargetError
 from gdbext.heap.model import U64, Mask
-from gdbext.memory.process import MappingUse, read_smaps, resident_pages
+from gdbext.memory.process import MappingUse, read_smaps, resident_pages, unshared_pages
 from gdbext.progress import SILENT, Progress
 from gdbext.target import Target
 
@@ -113,7 +114,20 @@ def _resident_runs(pid: int, use: MappingUse, page_size: int) -> Tuple[U64, U64]
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
     if use.rss == use.end - use.start:
         return np.array([use.start], np.uint64), np.array([use.end], np.uint64)
-    return page_runs(resident_pages(pid, use.start, use.end), use.start, page_size)
+    present = resident_pages(pid, use.start, use.end)
+    if int(np.count_nonzero(present)) * page_size > use.rss:
+        present = without_zero_page(present, unshared_pages(pid, use.start, use.end), use.rss // page_size)
+    return page_runs(present, use.start, page_size)
+
+
+def without_zero_page(present: Mask, unshared: Mask, counted: int) -> Mask:
+    """Return the pages present, without those that are surely the zero page.
+
+    :param unshared: pages that cannot be the zero page; others may be, or are shared after a fork.
+    :param counted: pages that the kernel counts, which leaves the zero page out.
+    """
+    sure = present & unshared
+    return sure if int(np.count_nonzero(sure)) >= counted else present
 
 
 def page_runs(present: Mask, start: int, page_size: int) -> Tuple[U64, U64]:

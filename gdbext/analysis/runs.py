@@ -120,8 +120,8 @@ def find_runs(heap: Heap, page_size: int, skip_arenas: Container[int] = ()) -> T
     first = free[head]
     last = free[np.append(head[1:], np.ones(min(len(free), 1), np.bool_))]
     runs = _measure(heap, layout, first, last, _sums(heap.blocks.size[free], head), page_size)
-    skipped = np.array([arena.index in skip_arenas for arena in heap.arenas], np.bool_)
-    return runs.select((runs.span >= 0) & ~skipped[runs.owner]), layout
+    skipped = [arena.index for arena in heap.arenas if arena.index in skip_arenas]
+    return runs.select((runs.span >= 0) & ~np.isin(runs.owner, skipped)), layout
 
 
 def _sums(sizes: U64, head: Mask) -> U64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
@@ -28,7 +29,10 @@ CATEGORY = _categories()
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts by arena (rows) and category (columns: USED, MMAPPED, CACHED, FREE, TOP, OTHER)."""
+    """Counts by arena (rows) and category (columns: USED, MMAPPED, CACHED, FREE, TOP, OTHER).
+
+    The last row holds the blocks of no arena.
+    """
 
     blocks: I64
     bytes: I64
@@ -42,9 +46,14 @@ class Tally:
         return int(self.bytes[:, list(categories)].sum())
 
 
+def arena_address(heap: Heap, owner: int) -> Optional[int]:
+    """Return the address of the arena that a block's ``owner`` means, or None: it belongs to none."""
+    return heap.arenas[owner].address if owner < len(heap.arenas) else None
+
+
 def tally(heap: Heap) -> Tally:
     """Count a heap's blocks and usable bytes; FREE is without TOP."""
-    rows = len(heap.arenas)
+    rows = len(heap.arenas) + 1
     count = np.zeros(rows * _CATEGORIES, np.int64)
     total = np.zeros(rows * _CATEGORIES, np.int64)
     for part in slices(len(heap.blocks)):
@@ -53,7 +62,8 @@ def tally(heap: Heap) -> Tally:
 
 
 def _add(blocks: Blocks, count: I64, total: I64) -> None:
-    key = blocks.owner * np.int64(_CATEGORIES) + CATEGORY[blocks.state]
+    last = len(count) // _CATEGORIES - 1
+    key = np.minimum(blocks.owner, np.uint32(last)).astype(np.int64) * _CATEGORIES + CATEGORY[blocks.state]
     count += np.bincount(key, minlength=len(count))
     # Weights are floats, exact below 2**53: low and high halves apart keep hostile sizes exact too.
     low = np.bincount(key, (blocks.size & np.uint64(0xFFFFFFFF)).astype(np.float64), len(total))

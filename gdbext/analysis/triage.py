@@ -7,11 +7,10 @@ from datetime import datetime, timezone
 from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.analysis.fragmentation import find_fragmentation
-from gdbext.analysis.ledger import Ledger, ledger
+from gdbext.analysis.ledger import Ledger, ledger, notes_on
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
-from gdbext.analysis.wording import count_text
 from gdbext.heap.model import Heap
 from gdbext.report import (
     Confidence,
@@ -25,6 +24,7 @@ from gdbext.report import (
     table,
 )
 from gdbext.target import Target
+from gdbext.wording import count_text
 
 _PLACES = 5
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
@@ -84,7 +84,7 @@ def triage(
         evidence=[evidence for heap in heaps for evidence in heap.evidence],
         problems=[*target.problems, *(problem for heap in heaps for problem in heap.problems), *problems],
         complete=all(heap.complete for heap in heaps),
-        notes=[known.unknown] if known.unknown else [],
+        notes=notes_on(heaps, known),
         findings=bool(found),
     )
 

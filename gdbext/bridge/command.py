@@ -75,14 +75,14 @@ def run(spec: Any, text: str) -> None:
         fault = _explain(error)
         fault = _write_envelope(spec, text, context, fault) or fault
         _fail(spec, context, fault)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  the one boundary: told, then raised to gdb
         gdb.write(traceback.format_exc(), gdb.STDERR)
         fault = InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
         _write_envelope(spec, text, context, fault)
         _fail(spec, context, fault)
     else:
         if context.settings.get("safe"):
-            note_error("")
+            note_error(None)
     finally:
         context.progress.clear()
 
@@ -105,8 +105,8 @@ class StoppedError(GdbextError):
     kind = "interrupted"
 
 
-def note_error(message: str) -> None:
-    """Keep the last error in ``$gx_error`` for scripts; "" after a success."""
+def note_error(message: Optional[str]) -> None:
+    """Keep the last error in ``$gx_error`` for scripts; it is void after a success."""
     gdb.set_convenience_variable("gx_error", message)
 
 
@@ -134,7 +134,7 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
     limit = arguments.value("limit")
     context.progress.clear()
     if not arguments.flag("json"):
-        width = gdb.parameter("width") or _WIDTH
+        width = int(gdb.parameter("width") or _WIDTH)
         _write(render.text(report, exact=arguments.flag("bytes"), limit=limit, width=width))
         return
     target = context.known_target
@@ -207,4 +207,5 @@ def _brief(spec: Any, name: str) -> str:
     rest = f" {spec.expression or spec.words}" if spec.expression or spec.words else ""
     example = f"\nExample: {spec.example}" if spec.example else ""
     description = f"\n{spec.description}" if spec.description else ""
-    return f"{spec.summary}.\nUsage: {name} [OPTION]...{rest}{description}{example}\n{name} -h lists the options."
+    usage = f"Usage: {name} [OPTION]...{rest}"
+    return f"{spec.summary}.\n{usage}{description}{example}\n{name} -h lists the options."

@@ -37,7 +37,9 @@ def evaluate(expression: str, word_mask: int) -> int:
 def _check_harmless(text: str) -> None:
     # may-write-memory cannot be switched off under a live process, so writing is refused by its look.
     if _ASSIGNMENT.search(_LITERAL.sub("''", text)):
-        raise UsageError(f"{text!r} would assign", "gdbext never writes: compare with ==, write a - -b for a--b")
+        raise UsageError(
+            f"{text!r} would assign", "gdbext never writes: compare with ==, write a - -b for a--b"
+        )
 
 
 @contextmanager
@@ -53,6 +55,8 @@ def _without_calls() -> Iterator[None]:
 
 def _number(value: gdb.Value) -> int:
     kind = value.type.strip_typedefs()
+    if kind.code == gdb.TYPE_CODE_VOID:
+        raise gdb.error("it has no value")
     if kind.code in (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF)):
         return _number(value.referenced_value())
     if kind.code in (gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION, gdb.TYPE_CODE_FUNC):

@@ -49,7 +49,8 @@ class GdbMemory:
         if size <= PIECE:
             return self._read_piece(address, size)
         return b"".join(
-            self._read_piece(at, min(PIECE, address + size - at)) for at in range(address, address + size, PIECE)
+            self._read_piece(at, min(PIECE, address + size - at))
+            for at in range(address, address + size, PIECE)
         )
 
     def regions(self) -> Sequence[Region]:

@@ -46,17 +46,16 @@ class TerminalProgress:
         """Wipe the line, before the answer is printed."""
         if self._shown:
             self._show("")
-            self._stream().write("\r")
-            self._stream().flush()
-            self._shown = 0
+            self._write("\r")
 
     def _show(self, line: str) -> None:
-        self._stream().write("\r" + line.ljust(self._shown))
-        self._stream().flush()
+        self._write("\r" + line.ljust(self._shown))
         self._shown = len(line)
 
-    def _stream(self):  # type: ignore[no-untyped-def]
-        return sys.__stderr__
+    def _write(self, text: str) -> None:
+        if sys.__stderr__ is not None:
+            sys.__stderr__.write(text)
+            sys.__stderr__.flush()
 
 
 def _is_terminal() -> bool:

@@ -51,9 +51,7 @@ def _register_prefixed(specs: Sequence[Any], prefixes: Mapping[str, str]) -> Non
 
 def _register_family(specs: Sequence[Any], prefixes: Mapping[str, str], lead: str) -> None:
     """Register commands and the prefixes above them, all names led by ``lead``."""
-    made = {
-        root: PrefixCommand(lead + root, prefixes[root]) for root in _roots(specs) if root in prefixes
-    }
+    made = {root: PrefixCommand(lead + root, prefixes[root]) for root in _roots(specs) if root in prefixes}
     for spec in specs:
         SpecCommand(spec, lead + spec.name)
         if _root(spec) in made:
@@ -69,9 +67,7 @@ def _find_owners(specs: Sequence[Any], foreign: Mapping[str, str]) -> dict[str, 
 
 def _register_plain(specs: Sequence[Any], prefixes: Mapping[str, str]) -> None:
     free = [
-        root
-        for root in _roots(specs)
-        if root not in names.plain_owners and not _prefixed_only(specs, root)
+        root for root in _roots(specs) if root not in names.plain_owners and not _prefixed_only(specs, root)
     ]
     taken = [spec for spec in specs if _root(spec) in free]
     abbreviations = names.Abbreviations([PREFIX, *free])

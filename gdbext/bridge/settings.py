@@ -44,7 +44,8 @@ class _Setting(gdb.Parameter):
 
     def number(self) -> int:
         """Return the value as analyses take it."""
-        return int(self.value)
+        value: Any = self.value
+        return int(value or 0)
 
     def shown(self) -> str:
         """Return the value as it is set."""
@@ -77,11 +78,11 @@ class _SizeSetting(_Setting):
     def get_set_string(self) -> str:
         """Check what was set; put the old value back when it is no size."""
         try:
-            parse_size(self.value)
+            parse_size(str(self.value))
         except GdbextError as error:
             self.value = self._valid
             raise gdb.GdbError(f"gdbext: set gx {self.row.name}: {error}") from None
-        self._valid = self.value
+        self._valid = str(self.value)
         return ""
 
 

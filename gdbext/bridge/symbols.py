@@ -117,9 +117,11 @@ def _layout(kind: gdb.Type, name: str) -> StructLayout:
 
 def _members(kind: gdb.Type, prefix: str, base: int) -> Iterator[Member]:
     for field in kind.strip_typedefs().fields():
-        if not hasattr(field, "bitpos") or field.bitsize:
-            continue  # static members and bit-fields have no byte of their own
-        offset = base + field.bitpos // 8
+        # Static members and bit-fields have no byte of their own.
+        position: Optional[int] = getattr(field, "bitpos", None)
+        if position is None or field.bitsize or field.type is None:
+            continue
+        offset = base + position // 8
         inner = field.type.strip_typedefs()
         if field.name:
             yield _member(prefix + field.name, offset, inner)

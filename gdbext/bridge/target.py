@@ -79,8 +79,8 @@ def _read_core() -> Target:
 
 
 def _sysroot() -> Optional[str]:
-    sysroot = gdb.parameter("sysroot") or ""
-    return None if not sysroot or sysroot.startswith("target:") else str(sysroot)
+    sysroot = str(gdb.parameter("sysroot") or "")
+    return None if not sysroot or sysroot.startswith("target:") else sysroot
 
 
 def _numbered(found: Sequence[Thread]) -> Sequence[Thread]:
@@ -131,8 +131,7 @@ def read_auxv() -> Mapping[int, int]:
 
 def read_abi(auxv: Mapping[int, int]) -> Abi:
     """Return the selected inferior's word size, byte order and page size."""
-    frame_or_inferior = gdb.selected_inferior()
-    name = frame_or_inferior.architecture().name()
+    name = gdb.selected_inferior().architecture().name()
     number = gdb.lookup_type("int")
     little = int(gdb.Value(b"\1" + bytes(number.sizeof - 1), number)) == 1
     return Abi(
@@ -148,7 +147,7 @@ def _identity(pid: int, local: bool, modules: Sequence[Module], auxv: Mapping[in
     program = next((module for module in modules if module.base <= entry < module.end), None)
     path = _local_exe(pid) if local else None
     return Identity(
-        exe=path or (program.path if program else None) or gdb.current_progspace().filename,
+        exe=path or (program.path if program else gdb.selected_inferior().progspace.filename),
         build_id=program.build_id if program else None,
         pid=pid,
         time=time.time(),

@@ -1,5 +1,8 @@
-"""The target's machine, looked up when asked: ``arch.ptrsize`` (bytes), ``arch.endian`` ("little", "big"), ``arch.ptrmask``,
-``arch.name`` and ``arch.current`` ("x86-64", "i386", "aarch64", …)."""
+"""The target's machine, looked up when asked.
+
+``arch.ptrsize`` (bytes), ``arch.endian`` ("little" or "big"), ``arch.ptrmask``, ``arch.name`` and
+``arch.current`` ("x86-64", "i386", "aarch64", …).
+"""
 
 from __future__ import annotations
 

@@ -9,55 +9,23 @@ Every mapping of the process becomes regions by where its bytes are:
   mapping and the ELF segment under it are read-only, which leaves out RELRO, and the file's build-id
   equals the one in the core's memory. Everything else is ``absent``;
 * what a truncated file lost is ``absent``.
-
-Kernel cores (``fs/binfmt_elf.c``) hold the notes before the memory, gdb's gcore after it: a truncated
-gcore has no threads and no file names, but its memory is as good.
 """
 
 from __future__ import annotations
 
 import bisect
-import itertools
-import mmap as mapping
-import os
-import stat
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
-from gdbext.errors import BadCoreError
 from gdbext.memory import Buffer, Region
-from gdbext.memory.corenotes import (
-    AT_EXECFN,
-    AT_RANDOM,
-    AT_SYSINFO_EHDR,
-    KNOWN,
-    CoreNotes,
-    MappedFile,
-    parse_core_notes,
-)
-from gdbext.memory.elf import (
-    ET_CORE,
-    PF_W,
-    PN_XNUM,
-    PT_LOAD,
-    PT_NOTE,
-    TYPES,
-    ElfHeader,
-    Image,
-    Note,
-    Segment,
-    find_header,
-    find_image,
-    for_each_note,
-    parse_segments,
-)
+from gdbext.memory.corefile import CoreFile, check_truncation, read_headers, read_notes, settle_loads
+from gdbext.memory.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
+from gdbext.memory.elf import PF_W, Image, Segment, find_image
 from gdbext.memory.hostfiles import FindFile, HostFiles
 from gdbext.memory.pieces import Piece, PieceMemory, Source
 from gdbext.report import Problem
 
 _VSYSCALL = 0xFFFFFFFFFF600000
 _UNKNOWN = "???"
-_TOLD = 20  # problems of one kind
-_AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
 
 
 class _Part(NamedTuple):
@@ -90,11 +58,11 @@ class ElfCore(PieceMemory):
         mmap: bool = True,
     ) -> None:
         self.path = path
-        self._file = _CoreFile(path, mmap)
-        header, segments = _read_headers(self._file)
-        problems = _check_truncation(self._file, segments)
-        loads, overlaps = _settle_loads(segments, header)
-        notes, note_problems = _read_notes(self._file, header, segments)
+        self._file = CoreFile(path, mmap)
+        header, segments = read_headers(self._file)
+        problems = check_truncation(self._file, segments)
+        loads, overlaps = settle_loads(segments, header)
+        notes, note_problems = read_notes(self._file, header, segments)
         self.notes: CoreNotes = notes
         self.abi = header.abi(notes.page_size or 4096)
         self.mtime = self._file.mtime
@@ -105,155 +73,6 @@ class ElfCore(PieceMemory):
         self.problems: Sequence[Problem] = tuple(problems)
 
 
-class _CoreFile:
-    # the file's bytes, sliceable: mapped, or read when sliced
-
-    def __init__(self, path: str, mmap: bool) -> None:
-        self.path = path
-        descriptor = _open(path)
-        facts = os.fstat(descriptor)
-        self.size = facts.st_size
-        self.mtime = facts.st_mtime
-        self.data: Source = _PreadBytes(descriptor)
-        if self.size == 0:
-            raise BadCoreError(f"{path} is empty", "was it cut by a full disk or by ulimit -c?")
-        if mmap:
-            self.data = _map(descriptor, self.size) or self.data
-
-    def read(self, offset: int, size: int) -> Buffer:
-        """Return what the file holds of these bytes."""
-        return self.data[min(offset, self.size) : min(offset + size, self.size)]
-
-
-def _open(path: str) -> int:
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise BadCoreError(f"{path} is not a regular file", "give the path of a core file")
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        hint = "give the path of a core file that you may read"
-        raise BadCoreError(f"cannot open {path}: {reason}", hint) from None
-
-
-def _map(descriptor: int, size: int) -> Optional[memoryview]:
-    try:
-        return memoryview(mapping.mmap(descriptor, size, access=mapping.ACCESS_READ))
-    except (OSError, ValueError):
-        return None  # file systems that cannot map, address space at its limit: pread serves
-
-
-class _PreadBytes:
-    # slices of a file by pread; owns the descriptor
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __getitem__(self, part: slice) -> Buffer:
-        data = os.pread(self._descriptor, part.stop - part.start, part.start)
-        while len(data) < part.stop - part.start:
-            more = os.pread(self._descriptor, part.stop - part.start - len(data), part.start + len(data))
-            if not more:
-                raise BadCoreError("the core shrank while it was read", "copy it, and look at the copy")
-            data += more
-        return memoryview(data)
-
-    def __del__(self) -> None:
-        os.close(self._descriptor)
-
-
-def _read_headers(file: _CoreFile) -> tuple[ElfHeader, list[Segment]]:
-    header = find_header(file.read(0, 64))
-    if header is None:
-        raise BadCoreError(
-            f"{file.path} is not an ELF file, or cut inside its header",
-            "give a core file; unpack it first when it is packed",
-        )
-    if header.type != ET_CORE:
-        what = TYPES.get(header.type, "an ELF file of unknown type")
-        raise BadCoreError(f"{file.path} is {what}, not a core", "give the core file")
-    if header.phentsize != header.entry_size:
-        what = f"{file.path} has program headers of {header.phentsize} bytes, not {header.entry_size}"
-        raise BadCoreError(what, _AGAIN)
-    count = _count_segments(file, header)
-    size = count * header.entry_size
-    if header.phoff + size > file.size:
-        raise BadCoreError(
-            f"{file.path} is cut inside its {count} program headers, or damaged",
-            _AGAIN,
-        )
-    segments = parse_segments(file.read(header.phoff, size), header)
-    if not any(segment.type == PT_LOAD for segment in segments):
-        raise BadCoreError(f"{file.path} holds no memory", _AGAIN)
-    return header, segments
-
-
-def _count_segments(file: _CoreFile, header: ElfHeader) -> int:
-    if header.phnum != PN_XNUM:
-        return header.phnum
-    # Since Linux 2.6.34, section header 0 has the count in sh_info; it comes after the memory, so that a
-    # truncated core has lost it. There the notes, which follow the table, tell how long it is.
-    at, size = (44, 4) if header.pointer_size == 8 else (28, 4)
-    count = file.read(header.shoff + at, size) if header.shoff else b""
-    if len(count) == size:
-        return int.from_bytes(count, header.byteorder)
-    first = parse_segments(file.read(header.phoff, header.entry_size), header)
-    if first and first[0].type == PT_NOTE:
-        found, odd = divmod(first[0].offset - header.phoff, header.entry_size)
-        last = parse_segments(file.read(first[0].offset - header.entry_size, header.entry_size), header)
-        if found > 1 and not odd and last and last[0].type == PT_LOAD:
-            return found
-    raise BadCoreError(f"{file.path} is truncated, and with it the number of its mappings", _AGAIN)
-
-
-def _read_notes(
-    file: _CoreFile, header: ElfHeader, segments: Sequence[Segment]
-) -> tuple[CoreNotes, list[Problem]]:
-    notes: list[Note] = []
-    damage: list[str] = []
-    budget = file.size  # segments that overlap must not multiply the work
-    for segment in segments:
-        if segment.type != PT_NOTE or budget <= 0:
-            continue
-        data = file.read(segment.offset, segment.filesz)
-        budget -= max(len(data), 64)
-        if len(data) < segment.filesz:
-            damage.append(f"the notes are cut off, {segment.filesz - len(data)} bytes of {segment.filesz}")
-        for note in for_each_note(data, header.byteorder, segment.align):
-            if note is None and len(data) == segment.filesz:
-                damage.append("the notes do not fit into their segment")
-            elif note is not None and note.type in KNOWN:
-                notes.append(note)
-    parsed = parse_core_notes(notes, header.abi())
-    if not parsed.threads:
-        damage.append("the core's notes name no thread")
-    lines = dict.fromkeys(damage + list(parsed.damage))
-    return parsed, [Problem("damaged-core", None, line) for line in itertools.islice(lines, _TOLD)]
-
-
-def _settle_loads(segments: Sequence[Segment], header: ElfHeader) -> tuple[list[Segment], list[Problem]]:
-    # sorted and disjoint: of two that overlap the lower one keeps its bytes
-    problems = []
-    settled: list[Segment] = []
-    floor, top = 0, 1 << (8 * header.pointer_size)
-    for load in sorted((s for s in segments if s.type == PT_LOAD), key=lambda s: s.address):
-        end = load.address + max(load.memsz, load.filesz)
-        start = max(load.address, floor)
-        if start > load.address or end > top:
-            message = f"program header at {load.address:#x} overlaps another or the end of memory; cut"
-            problems.append(Problem("damaged-core", load.address, message))
-        if start < min(end, top):
-            floor = min(end, top)
-            skip = start - load.address
-            settled.append(
-                Segment(
-                    PT_LOAD, load.flags, load.offset + skip, start,
-                    max(min(load.filesz - skip, floor - start), 0), floor - start, load.align,
-                )  # fmt: skip
-            )
-    return settled, problems[:1]
-
-
 def _split(loads: Sequence[Segment], file_size: int, notes: CoreNotes) -> Iterator[_Part]:
     special = _special_names(notes)
     starts = [file.start for file in notes.files]
@@ -262,21 +81,21 @@ def _split(loads: Sequence[Segment], file_size: int, notes: CoreNotes) -> Iterat
         yield from _file_parts(notes.files, starts, previous, load.address)
         previous = load.address + load.memsz
         name = next((name for at, name in special if load.address <= at < previous), "")
-        held = max(min(load.filesz, file_size - load.offset), 0)
-        edges = (load.address, load.address + held, load.address + load.filesz, previous)
-        for start, end, at, lost in (
-            (edges[0], edges[1], load.offset, False),
-            (edges[1], edges[2], None, True),
-            (edges[2], edges[3], None, False),
-        ):
+        for start, end, at, lost in _by_presence(load, file_size):
             for low, high, file in _by_file(notes.files, starts, start, end):
-                yield _Part(
-                    low, high, load.permissions,
-                    file.path if file else name,
-                    file.offset + low - file.start if file else 0,
-                    None if at is None else at + low - start, lost,
-                )  # fmt: skip
+                offset = file.offset + low - file.start if file else 0
+                held = None if at is None else at + low - start
+                yield _Part(low, high, load.permissions, file.path if file else name, offset, held, lost)
     yield from _file_parts(notes.files, starts, previous, 1 << 64)
+
+
+def _by_presence(load: Segment, file_size: int) -> Iterator[tuple[int, int, Optional[int], bool]]:
+    # tile a program header's memory: in the core, cut off from it, never dumped
+    held = load.address + max(min(load.filesz, file_size - load.offset), 0)
+    dumped = load.address + load.filesz
+    yield load.address, held, load.offset, False
+    yield held, dumped, None, True
+    yield dumped, load.address + load.memsz, None, False
 
 
 def _file_parts(files: Sequence[MappedFile], starts: Sequence[int], start: int, end: int) -> Iterator[_Part]:
@@ -381,8 +200,9 @@ class _Filler:
 
     def _tell_missing(self) -> Iterator[Problem]:
         for kind, by_name in self._missing.items():
-            names = ", ".join(list(by_name)[:3]) + (", …" if len(by_name) > 3 else "")
-            what = f"{sum(by_name.values())} bytes of {len(by_name)} mapped files are not in the core"
+            more = f" and {len(by_name) - 3} more" if len(by_name) > 3 else ""
+            names = ", ".join(list(by_name)[:3]) + more
+            what = f"{sum(by_name.values())} bytes of mapped files are not in the core"
             yield Problem(kind, None, f"{what}, {_MISSING[kind]}: {names}")
 
 
@@ -409,19 +229,6 @@ def _find_images(
         if image is not None:
             found.append((file.path, image))
     return found
-
-
-def _check_truncation(file: _CoreFile, segments: Sequence[Segment]) -> list[Problem]:
-    whole = max(segment.offset + segment.filesz for segment in segments)
-    if whole <= file.size:
-        return []
-    if not any(load.type == PT_LOAD and load.filesz and load.offset < file.size for load in segments):
-        raise BadCoreError(f"{file.path} is cut before its memory begins", _AGAIN)
-    lost = [load for load in segments if load.type == PT_LOAD and load.offset + load.filesz > file.size]
-    first = min(lost, key=lambda load: load.offset, default=None)
-    address = first.address + max(file.size - first.offset, 0) if first else None
-    message = f"the core is truncated: {whole - file.size} of {whole} bytes missing"
-    return [Problem("truncated-core", address, message)]
 
 
 def _check_filter(regions: Sequence[Region]) -> list[Problem]:

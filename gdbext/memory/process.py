@@ -25,8 +25,10 @@ from gdbext.memory import Buffer, Region, RegionIndex
 Mask = npt.NDArray[np.bool_]
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
+_AT_ONCE = 1 << 28  # for one call: Ctrl-C is heard between calls
 _ENTRIES = 1 << 16  # of pagemap, read at a time
 _PRESENT, _SWAPPED = np.uint64(1 << 63), np.uint64(1 << 62)  # Documentation/admin-guide/mm/pagemap.rst
+_FILE_OR_EXCLUSIVE = np.uint64(1 << 61 | 1 << 56)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _read_vm(pid: int, address: int, buffer: npt.NDArray[np.uint8], done: int) -
     # bytes copied into buffer[done:], 0 when the kernel refuses
     if _readv is None:
         return 0
-    length = len(buffer) - done
+    length = min(len(buffer) - done, _AT_ONCE)
     local, remote = _Vector(buffer.ctypes.data + done, length), _Vector(address, length)
     copied = int(_readv(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0))
     if copied < 0 and ctypes.get_errno() == errno.ESRCH:
@@ -234,6 +236,14 @@ def resident_pages(pid: int, start: int, end: int) -> Mask:
     :raises GdbextError: when it may not be read.
     """
     return _pagemap_bits(pid, start, end, _PRESENT)
+
+
+def unshared_pages(pid: int, start: int, end: int) -> Mask:
+    """Return for every page whether it is a file's, or mapped here and nowhere else; errors as above.
+
+    The zero page is neither, and nor is anonymous memory that a fork still shares.
+    """
+    return _pagemap_bits(pid, start, end, _FILE_OR_EXCLUSIVE)
 
 
 def swapped_pages(pid: int, start: int, end: int) -> Mask:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import signal
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from gdbext import __version__
 from gdbext.errors import GdbextError, NoTargetError, UsageError
@@ -85,10 +85,9 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
         return TimeOutError(f"no answer within {options.timeout:g} s", "--timeout gives more")
     if outcome.stopped == "interrupted":
         return TimeOutError("stopped before there was an answer")
-    text = "\n".join(outcome.diagnostics)
-    for pattern, explained in _EXPLAINED:
-        if re.search(pattern, text):
-            return explained(options)
+    known = find_refusal(options, outcome) or _find_explained(_EXPLAINED, options, outcome)
+    if known is not None:
+        return known
     if outcome.status < 0:
         return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered")
     told = next((line for line in reversed(outcome.diagnostics) if line.startswith("gdbext: ")), None)
@@ -98,6 +97,18 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
     return GdbFailedError(f"gdb gave no answer: {last}")
 
 
+def find_refusal(options: Options, outcome: GdbOutcome) -> Optional[GdbextError]:
+    """Return why gdb may not look at the process, or None when that is not the matter."""
+    return _find_explained(_REFUSALS, options, outcome)
+
+
+def _find_explained(
+    table: Sequence[tuple[str, Callable[[Options], GdbextError]]], options: Options, outcome: GdbOutcome
+) -> Optional[GdbextError]:
+    text = "\n".join(outcome.diagnostics)
+    return next((explained(options) for pattern, explained in table if re.search(pattern, text)), None)
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -105,7 +116,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-_EXPLAINED = (
+_REFUSALS = (
     (
         r"ptrace: Operation not permitted",
         lambda options: NoPermissionError(
@@ -118,6 +129,8 @@ _EXPLAINED = (
         r"ptrace: No such process",
         lambda options: NoTargetError(f"there is no process {options.pid}", "it may have ended meanwhile"),
     ),
+)
+_EXPLAINED = (
     (
         r"Undefined (gx )?command|no command '",
         lambda options: UsageError(f"there is no command {options.name}", "gdbext commands lists them"),

@@ -144,6 +144,8 @@ class _Run:
         verdict = answer.read_verdict(self.document)
         if verdict is None or (verdict.failed and outcome.stopped):
             raise answer.explain(self.options, outcome)
+        if verdict.failed and (refusal := answer.find_refusal(self.options, outcome)):
+            raise refusal
         if self.options.json is not None:
             self._write_document()
         elif not verdict.failed and not self._write_output(job, outcome):

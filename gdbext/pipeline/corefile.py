@@ -7,6 +7,7 @@ Cores are untrusted: every read is bounded by the file, every count by a limit.
 
 from __future__ import annotations
 
+import bisect
 import os
 import struct
 from dataclasses import dataclass
@@ -113,9 +114,12 @@ class Elf:
 
     def notes(self) -> Iterator[Note]:
         """Iterate over all notes in the file's PT_NOTE segments."""
+        left = _MOST_NOTES
         for segment in self.segments:
-            if segment.kind == _PT_NOTE:
-                yield from self.notes_in(self.read(segment.offset, min(segment.file_size, _MOST_NOTES)))
+            if segment.kind == _PT_NOTE and left > 0:
+                data = self.read(segment.offset, min(segment.file_size, left))
+                left -= max(len(data), 1)
+                yield from self.notes_in(data)
 
     def notes_in(self, data: bytes) -> Iterator[Note]:
         """Iterate over the notes in a note segment's bytes."""
@@ -233,15 +237,18 @@ class _Memory:
 
     def __init__(self, elf: Elf) -> None:
         self._elf = elf
-        self._loads = [segment for segment in elf.segments if segment.kind == _PT_LOAD]
+        loads = (segment for segment in elf.segments if segment.kind == _PT_LOAD and segment.file_size)
+        self._loads = sorted(loads, key=lambda load: load.address)
+        self._starts = [load.address for load in self._loads]
 
     def read(self, address: int, size: int) -> bytes:
         """Return up to ``size`` bytes; fewer at the end of a segment, none where the core holds none."""
-        for load in self._loads:
-            inside = address - load.address
-            if 0 <= inside < load.file_size:
-                return self._elf.read(load.offset + inside, min(size, load.file_size - inside))
-        return b""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0:
+            return b""
+        load = self._loads[at]
+        inside = address - load.address
+        return self._elf.read(load.offset + inside, max(min(size, load.file_size - inside), 0))
 
     def build_id(self, table: int, count: int) -> Optional[str]:
         """Return the build-id of the module whose program headers are at ``table``, or None."""

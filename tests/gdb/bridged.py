@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
 
@@ -17,7 +17,7 @@ DATA = Path(__file__).parent / "data"
 PROBES = ["-ex", f"source {DATA / 'probe_commands.py'}"]
 
 
-def gdb(*commands: str, options: list[str] = [], load: bool = True, **how: Any) -> Output:
+def gdb(*commands: str, options: Sequence[str] = (), load: bool = True, **how: Any) -> Output:
     """Run commands in a fresh gdb, the loader first."""
     arguments = list(options) + (load_pack() if load else [])
     for command in commands:
@@ -44,7 +44,8 @@ def build(folder: Path) -> Path:
         pytest.skip("no gcc on this machine")
     program = folder / "bridge"
     subprocess.run(
-        ["gcc", "-g", "-O0", "-pthread", "-Wl,--build-id", str(DATA / "bridge.c"), "-o", str(program)], check=True
+        ["gcc", "-g", "-O0", "-pthread", "-Wl,--build-id", str(DATA / "bridge.c"), "-o", str(program)],
+        check=True,
     )
     return program
 

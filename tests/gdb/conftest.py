@@ -1,7 +1,7 @@
 """The fixtures of tests that run gdb: ``board``, ``stage``, and the stages behind them.
 
-A test that takes ``board`` runs on every board of this run (``--boards``). ``@pytest.mark.boards(...)`` restricts it or
-adds dimensions, which become arguments of the test::
+A test that takes ``board`` runs on every board of this run (``--boards``). ``@pytest.mark.boards(...)``
+restricts it or adds dimensions, which become arguments of the test::
 
     @pytest.mark.boards(target=("core", "gcore"), program=("two_waves", "fastbins"))
     def test_totals(stage, board, program):
@@ -37,9 +37,9 @@ def _case(row: Row, extra: list[str]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def stages() -> Iterator[Stages]:
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
     """The stages of this run; a test that needs a board of its own choice asks ``stages.get``."""
-    kept = Stages()
+    kept = Stages(tmp_path_factory.mktemp("stages"))
     yield kept
     kept.close()
 

@@ -51,7 +51,7 @@ def test_debug_info_of_libc_is_used(stage, board: Board):
 @pytest.mark.boards(info=("plain", "bare"))
 def test_no_debug_info_of_libc_is_used(stage, board: Board):
     here = stage("healthy_server")
-    assert re.search("No symbol (\"main_arena\"|table is loaded)", here.gdb("print main_arena").err)
+    assert re.search('No symbol ("main_arena"|table is loaded)', here.gdb("print main_arena").err)
 
 
 @pytest.mark.boards(info=("bare",), target=("gcore", "core"))

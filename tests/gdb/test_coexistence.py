@@ -17,8 +17,8 @@ from gdbext import commands  # noqa: E402
 PACKS = ("pwndbg", "gef", "bata24-gef")
 
 # All that the design will ever want, so that a clash shows before the command is written.
-WANTED = """triage rss glibc jemalloc blocks walklist listcount listprint slabskew lockwait heapdiff heapmap
-gx""".split()
+WANTED = ["triage", "rss", "glibc", "jemalloc", "blocks", "walklist", "listcount", "listprint", "slabskew"]
+WANTED += ["lockwait", "heapdiff", "heapmap", "gx"]
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,8 @@ def test_every_abbreviation_that_worked_still_works(tmp_path):
         "from gdbext import commands\n"
         "known = {spec.name.split()[0] for spec in commands.COMMANDS}\n"
         f"new = [name for name in {WANTED!r} if name not in known | {{'gx', 'jemalloc'}}]\n"
-        "commands.COMMANDS = (*commands.COMMANDS, *(commands.CommandSpec(name, 'x:y', 'z') for name in new))\n",
+        "rows = [commands.CommandSpec(name, 'x:y', 'z') for name in new]\n"
+        "commands.COMMANDS = (*commands.COMMANDS, *rows)\n",
     )
     ask = python(tmp_path / "ask.py", PREFIXES % (prefixes,))
     output = gdb(extend, ask, f"source {CHECKOUT / 'gdbext' / 'load.py'}", ask, load=False)

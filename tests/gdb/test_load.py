@@ -69,8 +69,8 @@ def test_it_leaves_the_interpreter_as_it_was(tmp_path):
 
 
 def test_sourcing_twice_is_harmless(tmp_path):
-    output = state_around(tmp_path, f"source {LOADER}", "set gx min-finding-bytes 5K", f"source {LOADER}", "gx commands",
-                          "show gx min-finding-bytes")  # fmt: skip
+    again = (f"source {LOADER}", "set gx min-finding-bytes 5K", f"source {LOADER}")
+    output = state_around(tmp_path, *again, "gx commands", "show gx min-finding-bytes")
     assert "5K" in output.out and output.err == "", output
     assert "PATH True" in output.out and "NAMES []" in output.out
 
@@ -137,7 +137,9 @@ def test_the_packs_own_copy_is_used_and_sys_path_restored(tmp_path):
         package = tmp_path / ".deps" / f"py{version}" / name
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(text)
-    use = python(tmp_path / "use.py", "from gdbext.bridge import dependencies\ndependencies.load()\n" + DEPENDENCY)
+    use = python(
+        tmp_path / "use.py", "from gdbext.bridge import dependencies\ndependencies.load()\n" + DEPENDENCY
+    )
     output = gdb(f"source {loader}", use, load=False)
     assert output.out.splitlines() == ["VERSION ours", "INSIDE False"], output
 

@@ -2,10 +2,10 @@
 
 A board is a combination of three things:
 
-* ``target``: ``attach`` (gdb attaches), ``gdbserver`` (it attaches; gdb talks to it through a pipe), ``gcore`` (gdb's
-  core), ``core`` (the kernel's core of an abort);
-* ``info``: ``debug`` (libc with debug info), ``plain`` (libc without; the program keeps its own), ``bare`` (nothing has
-  debug info or symbols, gdb is told no executable, and a core's executable and libraries are deleted);
+* ``target``: ``attach`` (gdb attaches), ``gdbserver`` (it attaches; gdb talks to it through a pipe),
+  ``gcore`` (gdb's core), ``core`` (the kernel's core of an abort);
+* ``info``: ``debug`` (libc with debug info), ``plain`` (libc without; the program keeps its own), ``bare``
+  (nothing has debug info, gdb is told no executable, and a core's executable and libraries are deleted);
 * ``glibc``: a suite of ``glibcs.MATRIX``.
 
 A stage is closed by its owner; everything it started ends then.
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
@@ -59,6 +60,7 @@ class Stage:
     :param executable: what runs; None where gdb must not be told.
     :param core: the core, if the board has one.
     :param process: the parked process, if the board is live.
+    :param extra: more options of gdb's, after the board's own and before the target.
     """
 
     board: Board
@@ -68,6 +70,7 @@ class Stage:
     executable: Optional[Path]
     core: Optional[Path] = None
     process: Optional[subprocess.Popen[bytes]] = None
+    extra: tuple[str, ...] = ()
     _runs: int = field(default=0, repr=False)
 
     def options(self) -> list[str]:
@@ -76,7 +79,7 @@ class Stage:
             before = self.glibc.gdb_options()
         else:
             before = ["-iex", f"set debug-file-directory {NOWHERE}"]
-        return [*before, *self._target_options()]
+        return [*before, *self.extra, *self._target_options()]
 
     def _target_options(self) -> list[str]:
         executable = [str(self.executable)] if self.executable else []
@@ -110,7 +113,7 @@ class Stage:
         return gdbrun.run_gdb(arguments, timeout, self.directory)
 
     def gdbext(self, command: str, *before: str, timeout: float = gdbrun.TIMEOUT) -> dict[str, Any]:
-        """Load gdbext, run the commands ``before``, then one command with ``--json=FILE``: return its envelope.
+        """Load gdbext, run ``before``, then one command with ``--json=FILE``; return its envelope.
 
         :raises AssertionError: no JSON came; with what gdb wrote.
         """
@@ -118,6 +121,17 @@ class Stage:
         answer = self.directory / f"answer-{self._runs}.json"
         output = self.text(*before, f"{command} --json={answer}", timeout=timeout)
         return gdbrun.read_envelope(answer, output)
+
+    def altered(self, name: str) -> Stage:
+        """Return the same stage with a copy of its core, to be damaged; it lives as long as this one."""
+        assert self.core, "only a stage with a core can be altered"
+        copy = self.directory / name
+        subprocess.run(["cp", "--sparse=always", str(self.core), str(copy)], check=True)
+        return replace(self, core=copy)
+
+    def with_options(self, *options: str) -> Stage:
+        """Return the same stage looked at with more options of gdb's; it lives as long as this one."""
+        return replace(self, extra=(*self.extra, *options))
 
     def close(self) -> None:
         """End the process and delete the stage's files."""
@@ -140,23 +154,32 @@ def set_up(
     variant: str = "",
     environment: Optional[Mapping[str, str]] = None,
     coredump_filter: Optional[int] = None,
+    place: Optional[Path] = None,
 ) -> Stage:
     """Bring a program to its interesting point on a board.
 
     :param variant: ``i386`` or ``static`` runs it in that form on this machine's glibc, whatever the board's.
     :param environment: added to the program's environment.
     :param coredump_filter: what the kernel, and gcore, put into a core (core(5)); None is the usual.
+    :param place: where to make the stage's directory; None is the usual place for temporary files.
     :raises Unavailable: the board can't be had here; the message says why.
     """
     libc = glibc("i386" if variant == "i386" else "system" if variant == "static" else board.glibc)
     _require(board)
-    directory = Path(tempfile.mkdtemp(prefix="gdbext-stage-"))
-    run = _Run(board, libc, directory, coredump_filter, {**os.environ, **(environment or {})})
+    directory = Path(tempfile.mkdtemp(prefix="gdbext-stage-", dir=place))
+    run = _Run(board, libc, directory, coredump_filter, _environment(environment or {}))
     try:
         return run.staged(program, list(arguments), variant)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
+
+
+def _environment(added: Mapping[str, str]) -> dict[str, str]:
+    """Return ours, without what would change malloc or the libraries under it."""
+    steers = ("MALLOC_", "GLIBC_TUNABLES", "LD_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(steers)}
+    return {**kept, **added}
 
 
 def _require(board: Board) -> None:
@@ -193,7 +216,7 @@ class _Run:
         command = [str(executable), *arguments, "--truth", str(truth), ending]
         process = self._started(command, home)
         try:
-            _wait_until_ready(process, truth, self.directory / "stdout")
+            _wait_until_ready(process, truth)
             core = self._core(process, home)
         except BaseException:
             gdbrun.kill_group(process)
@@ -219,20 +242,19 @@ class _Run:
         return copy
 
     def _started(self, command: list[str], home: Path) -> subprocess.Popen[bytes]:
-        with (self.directory / "stdout").open("wb") as out:
-            process = subprocess.Popen(
-                command,
-                cwd=home,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=self._prepare,
-            )
-        return process
+        return subprocess.Popen(
+            command,
+            cwd=home,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=self._prepare,
+        )
 
     def _prepare(self) -> None:
+        gdbrun.die_with_parent()
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
         if self.coredump_filter is not None:
@@ -264,15 +286,18 @@ class _Run:
         return found[0].rename(self.directory / "core")
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], truth: Path, stdout: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], truth: Path) -> None:
     """Wait for the line READY, which follows the truth; an abort follows it at once."""
+    assert process.stdout
+    said = b""
     deadline = time.monotonic() + START_TIMEOUT
-    while b"READY\n" not in stdout.read_bytes():
-        gone = process.poll() is not None
-        said = stdout.read_bytes()
-        assert not gone or b"READY\n" in said, f"the program ended with {process.returncode}: {said.decode()}"
-        assert time.monotonic() < deadline, f"the program was not ready in {START_TIMEOUT} s: {said.decode()}"
-        time.sleep(0.002)
+    while b"READY\n" not in said:
+        left = max(0.0, deadline - time.monotonic())
+        ready = select.select([process.stdout], [], [], left)[0]
+        assert ready, f"the program was not ready in {START_TIMEOUT} s: {said!r}"
+        more = os.read(process.stdout.fileno(), 1 << 16)
+        assert more, f"the program ended with {process.wait()}: {said!r}"
+        said += more
     assert truth.exists(), "the program wrote no truth"
 
 
@@ -285,18 +310,22 @@ class Stages:
     Tests never change a target, so they may share it.
     """
 
-    def __init__(self, keep: int = 4) -> None:
+    def __init__(self, place: Optional[Path] = None, keep: int = 6) -> None:
+        self._place = place
         self._keep = keep
         self._stages: dict[Any, Stage] = {}
 
     def get(self, board: Board, program: str, arguments: Sequence[str] = (), **how: Any) -> Stage:
         """Return the stage of this program on this board; parameters as in :func:`set_up`."""
         key = (board, program, tuple(arguments), repr(sorted(how.items())))
-        stage = self._stages.pop(key, None) or set_up(board, program, arguments, **how)
+        stage = self._stages.pop(key, None) or self._set_up(board, program, arguments, how)
         self._stages[key] = stage
         while len(self._stages) > self._keep:
             self._stages.pop(next(iter(self._stages))).close()
         return stage
+
+    def _set_up(self, board: Board, program: str, arguments: Sequence[str], how: dict[str, Any]) -> Stage:
+        return set_up(board, program, arguments, place=self._place, **how)
 
     def close(self) -> None:
         """Close them all."""

@@ -39,7 +39,9 @@ class Writer:
         ident = bytes([0x7F, 69, 76, 70, 2 if self.wide else 1, 1 if self.order == "little" else 2, 1])
         size = 64 if self.wide else 52
         phoff = size if phoff is None else phoff
-        rest = self.pack("HHI", kind, MACHINE.get(self.machine, self.machine), 1) + self.words(0, phoff, shoff)
+        rest = self.pack("HHI", kind, MACHINE.get(self.machine, self.machine), 1) + self.words(
+            0, phoff, shoff
+        )
         entry = 56 if self.wide else 32
         section = 64 if self.wide else 40
         return ident.ljust(16, b"\0") + rest + self.pack("IHHHHHH", 0, size, entry, phnum, section, shnum, 0)

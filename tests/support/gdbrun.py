@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -11,13 +13,15 @@ import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import IO, Any, Optional, Sequence
 
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 
 LOADER = CHECKOUT / "gdbext" / "load.py"
 TIMEOUT = 120.0
+PR_SET_PDEATHSIG = 1  # prctl(2)
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -63,34 +67,59 @@ def run(command: Sequence[str], timeout: float, cwd: Optional[Path] = None) -> O
 
     Its output goes through files: a pipe would wait for whatever the program left behind.
     """
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=cwd,
+            env=_environment(),
+            start_new_session=True,
+            preexec_fn=die_with_parent,
         )
-        try:
-            process.wait(timeout)
-            late = False
-        except subprocess.TimeoutExpired:
-            late = True
-        finally:
-            kill_group(process)
+        late = _outlasts(process, timeout)
+        kill_group(process)
         output = Output(_content(out), _content(err))
     assert not late, f"{command[0]} did not end in {timeout} s\n{output}"
     return output
 
 
-def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process and its group, and reap it."""
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, however that ends; for use after fork."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _outlasts(process: subprocess.Popen[bytes], timeout: float) -> bool:
     try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return True
+    except BaseException:
+        kill_group(process)
+        raise
+    return False
+
+
+def _environment() -> dict[str, str]:
+    """Return ours, in English, without what leads gdb's Python or its search for debug info astray."""
+    foreign = ("PYTHONPATH", "PYTHONHOME", "DEBUGINFOD_URLS")
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    return {**kept, "LC_ALL": "C.UTF-8"}
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and what is left of its group, and reap it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
+    if process.stdout:
+        process.stdout.close()
 
 
-def _content(file: Any) -> str:
+def _content(file: IO[bytes]) -> str:
     file.seek(0)
-    return str(file.buffer.read().decode(errors="replace"))
+    return file.read().decode(errors="replace")
 
 
 def load_pack() -> list[str]:

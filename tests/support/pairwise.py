@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations, product
-from typing import Callable, Mapping, Sequence
+from typing import Mapping, Sequence
 
 Row = dict[str, str]
 Pair = tuple[tuple[str, str], tuple[str, str]]
+Dimensions = Mapping[str, Sequence[str]]
 
 
-def _anything(row: Row) -> bool:
-    return True
+def full(dimensions: Dimensions) -> list[Row]:
+    """Return every row, in the order of the dimensions' values."""
+    return [dict(zip(dimensions, values)) for values in product(*dimensions.values())]
 
 
-def full(dimensions: Mapping[str, Sequence[str]], allowed: Callable[[Row], bool] = _anything) -> list[Row]:
-    """Return every row that ``allowed`` accepts, in the order of the dimensions' values."""
-    rows = (dict(zip(dimensions, values)) for values in product(*dimensions.values()))
-    return [row for row in rows if allowed(row)]
+def pairwise(dimensions: Dimensions) -> list[Row]:
+    """Return rows that cover every pair; the same rows each time.
 
-
-def pairwise(dimensions: Mapping[str, Sequence[str]], allowed: Callable[[Row], bool] = _anything) -> list[Row]:
-    """Return rows that cover every pair that some allowed row has; the same rows each time.
-
-    Greedy: the next row is the first of those that cover the most pairs not yet covered. The product
-    of the dimensions is searched each time, so it must stay within some thousands.
+    Greedy: the next row is the first of those that cover the most pairs not yet covered. The whole
+    product is searched each time, so it must stay within some thousands.
     """
-    candidates = full(dimensions, allowed)
-    pairs = [_pairs(row) for row in candidates]
-    missing = set().union(*pairs) if pairs else set()
+    key = tuple((name, tuple(values)) for name, values in dimensions.items())
+    return [dict(row) for row in _covering(key)]
+
+
+@lru_cache(maxsize=None)
+def _covering(dimensions: tuple[tuple[str, tuple[str, ...]], ...]) -> list[Row]:
+    rows = [(row, _pairs(row)) for row in full(dict(dimensions))]
+    missing: set[Pair] = set().union(*(pairs for _, pairs in rows))
     chosen = []
     while missing:
-        best = max(range(len(pairs)), key=lambda index: (len(pairs[index] & missing), -index))
-        chosen.append(candidates[best])
-        missing -= pairs[best]
-    if not chosen:
-        return candidates[:1]
+        best, covered = max(rows, key=lambda row: len(row[1] & missing))
+        chosen.append(best)
+        missing -= covered
     return chosen
 
 

@@ -1,13 +1,14 @@
 """Test programs, built for each glibc and kept in the cache.
 
 A program that is to run with every glibc is linked against the oldest (bullseye's libc6-dev), with the
-dynamic linker and the run path of the one it is for; under ``ld.so --library-path`` gdb would lose its symbols.
+dynamic linker and the run path of the one it is for: under ``ld.so --library-path`` gdb would lose its
+symbols.
 
 Forms of a program:
 
 * ``normal``: with its own debug info.
-* ``bare``: stripped, and its dynamic linker and libraries are ``lib/…`` beside it (a relative interpreter), so
-  that it runs in a directory of its own, which can be deleted before its core is opened.
+* ``bare``: stripped, and its dynamic linker and libraries are ``lib/…`` beside it (a relative interpreter):
+  it runs in a directory of its own, which can be deleted before its core is opened.
 * ``static``: the machine's own glibc, linked in.
 """
 
@@ -85,7 +86,8 @@ def _plain_language() -> dict[str, str]:
 
 
 def _lacks_multilib(complaint: str) -> bool:
-    return any(hint in complaint for hint in ("skipping incompatible", "bits/libc-header-start.h", "gnu/stubs-32.h"))
+    hints = ("skipping incompatible", "bits/libc-header-start.h", "gnu/stubs-32.h")
+    return any(hint in complaint for hint in hints)
 
 
 def _fingerprint(command: list[str], source: Path) -> str:

@@ -148,7 +148,7 @@ class HeapBuilder:
         self.heap_info = _pick(layouts.heap_infos(abi, self.alignment), heap)
         self.malloc_par = _pick(layouts.malloc_pars(abi), par)
         caches = [c for c in layouts.tcache_layouts(abi) if c.struct.origin.split()[1] == cache]
-        self.tcache = caches[0] if caches else None
+        self.tcache = caches[-1 if release in ("2.26", "2.27") else 0] if caches else None
         self.heap_max = heap_max or layouts.heap_max_default(abi)
         wide = abi.pointer_size == 8
         self.libc = 0x7F1234400000 if wide else 0xF7C00000
@@ -341,7 +341,8 @@ class _Writer:
             self._head(chunk.address, chunk.size | mark, previous_free)
             previous_free = chunk.size if chunk.state in ("bin", "unsorted") else 0
         if segment is arena.segments[-1]:
-            return self._head(segment.cursor, segment.end - segment.cursor, previous_free)
+            self._head(segment.cursor, segment.end - segment.cursor, previous_free)
+            return
         self._head(segment.cursor, segment.rest | mark, previous_free)
         segment.chunks.append(Chunk(segment.cursor, segment.rest, "unsorted", arena))
         fence = segment.cursor + segment.rest

@@ -47,10 +47,8 @@ def ask_gdb(path: str, gdb: str = "gdb") -> str:
 def main() -> None:
     """Print the facts of one libc."""
     name, *files = sys.argv[1:]
-    if files[0] == "--text":
-        text = Path(files[1]).read_text()
-    else:
-        text = "".join(ask_gdb(path) for path in files)
+    from_text = files[0] == "--text"
+    text = Path(files[1]).read_text() if from_text else "".join(ask_gdb(path) for path in files)
     rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in parse(text).items()]
     joined = ",\n".join(rows)
     print(f'{{"libc": {json.dumps(name)}, "structs": {{\n{joined}\n}}}}')

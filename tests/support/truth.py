@@ -1,7 +1,7 @@
 """What a test program said about itself, and what malloc_info told it.
 
-``malloc_info`` adds up the size fields of the chunks in bins, flag bits included (each free chunk there has PREV_INUSE
-set): its "rest" is too large by one for each chunk that it lists. The sums here are corrected for that.
+``malloc_info`` adds up the size fields of the chunks in bins, flag bits included (each free chunk there has
+PREV_INUSE set): its "rest" is too large by one for each chunk that it lists. The sums here are corrected.
 It counts chunks in tcaches as in use.
 """
 

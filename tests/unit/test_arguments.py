@@ -42,7 +42,7 @@ def told(text, positional="expression"):
         ("-- a --limit 5", "a --limit 5", None),
         ("--limit 5 -- --b", "--b", 5),
         ("--limit 5 --limit 6", "", 6),
-        ("strcmp(p, \"a  --limit 3\")", "strcmp(p, \"a  --limit 3\")", None),
+        ('strcmp(p, "a  --limit 3")', 'strcmp(p, "a  --limit 3")', None),
         ("f(a, --b)", "f(a, --b)", None),
         ("table[ --i ]", "table[ --i ]", None),
         ("p == '\\'' --limit 3", "p == '\\''", 3),

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments"}
+LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording"}
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 TARGET = LAYOUT | {"target", "coretarget"}
@@ -23,6 +23,7 @@ ALLOWED = {
     "errors": set(),
     "report": set(),
     "progress": set(),
+    "wording": set(),
     "arguments": {"errors"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},

@@ -8,22 +8,22 @@ data is not in the core, the thread arenas are still found by their heaps and ``
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 from gdbext.heap.glibc.find_par import Par, find_par, sbrk_bases, weigh_par
 from gdbext.heap.glibc.find_structural import (
     Candidate,
     HeapSeen,
+    ThreadArenas,
     choose_heap_info,
     choose_heap_max,
     find_bin_arenas,
     find_heap_infos,
     fit_arena,
     fit_layout,
-    is_first,
 )
 from gdbext.heap.glibc.find_symbols import Named, find_named
-from gdbext.heap.glibc.invariants import Probe, follow_ring
+from gdbext.heap.glibc.invariants import ARENA_LIMIT, Probe, check_arena
 from gdbext.heap.glibc.layouts import (
     TcacheLayout,
     alignments,
@@ -38,6 +38,9 @@ from gdbext.layout import StructLayout
 from gdbext.progress import Progress
 from gdbext.report import Evidence, Problem
 from gdbext.target import Target
+
+
+_SAMPLE = 16  # thread arenas that are tried where the main arena is absent
 
 
 @dataclass(frozen=True)
@@ -77,45 +80,56 @@ def find_arenas(target: Target, progress: Progress) -> Optional[Location]:
     A libc whose malloc nobody has called (another allocator took its place) counts as not used.
     """
     probe, notes = Probe(target), Notes()
-    origin = _by_name(probe, notes) or _by_structure(probe, notes, progress)
-    heaps = find_heap_infos(probe, 4 * _hp_pagesize(probe, origin))
-    origin = origin or _by_heaps(probe, notes, heaps)
-    return _locate(probe, notes, origin, heaps) if origin is not None else None
+    heaps = find_heap_infos(probe)
+    known = ThreadArenas(probe, heaps)
+    origin = _by_name(probe, notes, known) or _by_structure(probe, notes, known, progress)
+    origin = origin or _by_heaps(probe, notes, known)
+    if origin is None:
+        return None
+    hp_pagesize = _hp_pagesize(probe, origin)
+    if hp_pagesize:
+        heaps = find_heap_infos(probe, 4 * hp_pagesize)
+        known = ThreadArenas(probe, heaps)
+    return _locate(probe, notes, origin, heaps, known)
 
 
 # -- the main arena ---------------------------------------------------------------------------------
 
 
-def _by_name(probe: Probe, notes: Notes) -> Optional[Origin]:
+def _by_name(probe: Probe, notes: Notes, known: ThreadArenas) -> Optional[Origin]:
     named, problems = find_named(probe.target)
     notes.problems += problems
     origins = []
     for name in named:
-        fit = _fit_named(probe, notes, name)
+        fit = _fit_named(probe, notes, name, known)
         if fit is not None:
             origins.append(Origin(fit, True, name, _par_of_name(probe, notes, name, fit)))
     return _choose(probe, notes, origins)
 
 
-def _fit_named(probe: Probe, notes: Notes, named: Named) -> Optional[Candidate]:
+def _fit_named(probe: Probe, notes: Notes, named: Named, known: ThreadArenas) -> Optional[Candidate]:
     """Return the arena under the layout of its debug info, else under the table that fits; or None."""
     layout, address = named.structs.get("malloc_state"), named.main_arena
-    if layout is None:
-        return fit_arena(probe, address)
-    fit = fit_layout(probe, address, layout, _alignment_of(probe, layout))
-    if fit is None and probe.find_word(address) is None:
+    if probe.find_word(address) is None:
         notes.doubt("absent-memory", address, f"main_arena at {address:#x}, known by name, cannot be read")
-    elif fit is None and any(probe.find_words(address, layout.size // probe.abi.pointer_size) or ()):
-        _doubt_named(probe, notes, named, layout)
-    return fit
+        return None
+    if layout is None:
+        return fit_arena(probe, address, known)
+    fit = fit_layout(probe, address, layout, _alignment_of(probe, layout), known)
+    # Else structure alone will find it, if it is one, by a layout of its own.
+    if fit is not None and len(fit.check.faults) + (not fit.ring.closed) <= 1:
+        return fit
+    _doubt_named(probe, notes, named, layout)
+    return None
 
 
 def _doubt_named(probe: Probe, notes: Notes, named: Named, layout: StructLayout) -> None:
     """Say that the debug info's arena breaks the invariants, unless it only was never used."""
     bins = probe.find_words(named.main_arena + layout.offset("bins"), 2)
     if bins != (0, 0):
-        message = f"main_arena at {named.main_arena:#x} by debug info breaks malloc's invariants: not believed"
-        notes.doubt("wrong-debug-info", named.main_arena, message)
+        address = named.main_arena
+        message = f"main_arena at {address:#x} by debug info breaks malloc's invariants: not believed"
+        notes.doubt("wrong-debug-info", address, message)
 
 
 def _alignment_of(probe: Probe, layout: StructLayout) -> int:
@@ -128,18 +142,14 @@ def _alignment_of(probe: Probe, layout: StructLayout) -> int:
     return choices[0]
 
 
-def _by_structure(probe: Probe, notes: Notes, progress: Progress) -> Optional[Origin]:
+def _by_structure(
+    probe: Probe, notes: Notes, known: ThreadArenas, progress: Progress
+) -> Optional[Origin]:
     origins = []
-    for fit in find_bin_arenas(probe, progress):
-        if not _in_heap(probe, fit.address):
+    for fit in find_bin_arenas(probe, known, progress):
+        if fit.address not in known.addresses:
             origins.append(Origin(fit, True, None, find_par(probe, fit.address, fit.layout)))
     return _choose(probe, notes, origins)
-
-
-def _in_heap(probe: Probe, address: int) -> bool:
-    """Whether a ``heap_info`` directly before ``address`` names it: a thread arena."""
-    sizes = {info.size for alignment in alignments(probe.abi) for info in heap_infos(probe.abi, alignment)}
-    return any(probe.find_word(address - size) == address for size in sizes)
 
 
 def _choose(probe: Probe, notes: Notes, origins: Sequence[Origin]) -> Optional[Origin]:
@@ -160,10 +170,10 @@ def _is_used(probe: Probe, origin: Origin) -> bool:
     return par is not None and bool(probe.find_member(par.layout, par.address, "n_mmaps"))
 
 
-def _by_heaps(probe: Probe, notes: Notes, heaps: Sequence[HeapSeen]) -> Optional[Origin]:
+def _by_heaps(probe: Probe, notes: Notes, known: ThreadArenas) -> Optional[Origin]:
     """Where the data segments are not in the core: the thread arena that fits best."""
-    arenas = {heap.arena for heap in heaps if is_first(probe, heap)}
-    fits = [fit for fit in (fit_arena(probe, arena) for arena in sorted(arenas)) if fit is not None]
+    sample = sorted(known.addresses)[:_SAMPLE]
+    fits = [fit for fit in (fit_arena(probe, arena, known) for arena in sample) if fit is not None]
     if not fits:
         return None
     message = "main_arena is not in what the target holds of its data segments: thread arenas only"
@@ -189,23 +199,27 @@ def _par_of_name(probe: Probe, notes: Notes, named: Named, fit: Candidate) -> Op
     return None
 
 
-def _hp_pagesize(probe: Probe, origin: Optional[Origin]) -> int:
-    """Return ``mp_.hp_pagesize``: 0 where huge pages are not in use or not known to be."""
+def _hp_pagesize(probe: Probe, origin: Optional[Origin]) -> Optional[int]:
+    """Return ``mp_.hp_pagesize``, 0 where huge pages are not in use; None when that is not known."""
     par = origin.par if origin is not None else None
-    if par is None or "hp_pagesize" not in par.layout:
+    if par is None:
+        return None
+    if "hp_pagesize" not in par.layout:
         return 0
-    return probe.find_member(par.layout, par.address, "hp_pagesize") or 0
+    return probe.find_member(par.layout, par.address, "hp_pagesize")
 
 
 # -- everything together ------------------------------------------------------------------------------
 
 
-def _locate(probe: Probe, notes: Notes, origin: Origin, heaps: Sequence[HeapSeen]) -> Location:
+def _locate(
+    probe: Probe, notes: Notes, origin: Origin, heaps: Sequence[HeapSeen], known: ThreadArenas
+) -> Location:
     best, named, par = origin.best, origin.named, origin.par
     structs = named.structs if named is not None else {}
     seen_info = choose_heap_info(probe, heaps, best.alignment)
     info = structs.get("heap_info") or seen_info or _likely_heap_info(probe, best, par)
-    arenas = _all_arenas(probe, notes, origin, heaps)
+    arenas = _all_arenas(probe, notes, origin, known)
     heap_max = choose_heap_max(probe, heaps, _hp_pagesize(probe, origin))
     caches = _open_tcaches(probe, best.layout, info, par, named.tcache if named is not None else None)
     _tell(probe, notes, origin, heaps, info, heap_max, caches)
@@ -234,32 +248,48 @@ def _likely_heap_info(probe: Probe, best: Candidate, par: Optional[Par]) -> Stru
 
 
 def _all_arenas(
-    probe: Probe, notes: Notes, origin: Origin, heaps: Sequence[HeapSeen]
+    probe: Probe, notes: Notes, origin: Origin, known: ThreadArenas
 ) -> tuple[int, ...]:
     """Return the ring, and the arenas of heaps that it does not reach."""
-    ring = origin.best.ring
-    first = {heap.arena for heap in heaps if is_first(probe, heap)}
-    members = [arena for arena in ring.arenas if origin.main or arena in first]
-    if not ring.closed and origin.main:
+    ring, first = origin.best.ring, known.addresses
+    members = dict.fromkeys(arena for arena in ring.arenas if origin.main or arena in first)
+    if origin.main and not ring.closed:
         message = f"next of the arena at {ring.broken_at:#x} does not lead back to main_arena"
         notes.doubt("arena-ring", ring.broken_at, message, corruption=True)
-        members = [arena for arena in members if arena == origin.best.address or arena in first]
-    for arena in sorted(first - set(members)):
-        if _belongs(probe, origin, arena):
-            members.append(arena)
-            if origin.main:
-                message = f"arena at {arena:#x} has a heap but is not in the ring of arenas: added"
-                notes.doubt("arena-ring", arena, message, corruption=True)
+        members = dict.fromkeys(a for a in members if a == origin.best.address or a in first)
+    for arena in _unreached(probe, origin, sorted(first - set(members))):
+        members[arena] = None
+        if origin.main:
+            message = f"arena at {arena:#x} has a heap but is not in the ring of arenas: added"
+            notes.doubt("arena-ring", arena, message, corruption=True)
     return tuple(members)
 
 
-def _belongs(probe: Probe, origin: Origin, arena: int) -> bool:
-    """Whether an arena is one by the same layout, and no other libc's ring has it."""
-    fit = fit_layout(probe, arena, origin.best.layout, origin.best.alignment)
-    if fit is None:
-        return False
-    others = follow_ring(probe, arena, origin.best.layout)
-    return not others.closed or origin.best.address in others.arenas or not origin.main
+def _unreached(probe: Probe, origin: Origin, arenas: Sequence[int]) -> Iterator[int]:
+    """Iterate over those that are sound arenas and in no other libc's ring."""
+    best = origin.best
+    foreign = _foreign(probe, best.layout, arenas, best.address) if origin.main else set()
+    for arena in arenas:
+        check = check_arena(probe, arena, best.layout, best.alignment)
+        if check is not None and check.sound and arena not in foreign:
+            yield arena
+
+
+def _foreign(probe: Probe, layout: StructLayout, arenas: Sequence[int], main: int) -> set[int]:
+    """Return what is on, or leads into, a ring that closes without ``main``."""
+    verdicts: dict[int, bool] = {}
+    for start in arenas:
+        path: dict[int, None] = {}
+        at: Optional[int] = start
+        while at is not None and at not in path and at not in verdicts and len(path) < ARENA_LIMIT:
+            path[at] = None
+            at = probe.find_member(layout, at, "next")
+        closes = at is not None and at in path
+        verdict = closes and main not in path
+        if at is not None and at in verdicts:
+            verdict = verdicts[at]
+        verdicts.update(dict.fromkeys(path, verdict))
+    return {arena for arena, verdict in verdicts.items() if verdict}
 
 
 def _open_tcaches(
@@ -306,7 +336,8 @@ def _tell(
     layout = best.layout.origin
     notes.found("main_arena", f"{what} at {best.address:#x} {how}, layout {layout}; {best.check}; {ring}")
     if par is not None:
-        notes.found("mp_", f"at {par.address:#x}, layout {par.layout.origin}; {par.score} members as expected")
+        votes = f"{par.score} votes"
+        notes.found("mp_", f"at {par.address:#x}, layout {par.layout.origin}; {votes}")
     elif origin.main:
         message = "mp_ was not found: mmapped blocks cannot be reconciled, nor where brk began"
         notes.doubt("malloc-par", None, message)

@@ -12,10 +12,11 @@ from typing import Iterator, Optional, Sequence
 
 import numpy as np
 
+from gdbext.abi import Abi
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.invariants import Probe
-from gdbext.heap.glibc.layouts import malloc_pars
-from gdbext.heap.glibc.sizes import FLAG_BITS
+from gdbext.heap.glibc.layouts import alignments, malloc_pars
+from gdbext.heap.glibc.sizes import FLAG_BITS, sizes_for
 from gdbext.layout import StructLayout
 from gdbext.memory import Region, view
 
@@ -27,7 +28,7 @@ _PAGE_LIMIT = 1 << 40
 
 @dataclass(frozen=True)
 class Par:
-    """A ``malloc_par`` that fits, with how many of its members speak for it."""
+    """A ``malloc_par`` that fits, with the votes for it."""
 
     address: int
     layout: StructLayout
@@ -90,7 +91,7 @@ def _pars_in(probe: Probe, region: Region, bases: Sequence[int]) -> Iterator[Par
 
 
 def weigh_par(probe: Probe, address: int, layout: StructLayout, bases: Sequence[int]) -> Optional[int]:
-    """Return how many members speak for a ``malloc_par`` at ``address``; None when one speaks against."""
+    """Return how many votes speak for a ``malloc_par`` at ``address``; None when a member speaks against."""
     values: dict[str, int] = {}
     for name in layout.members:
         value = probe.find_member(layout, address, name)
@@ -99,8 +100,7 @@ def weigh_par(probe: Probe, address: int, layout: StructLayout, bases: Sequence[
         values[name] = value
     if not _is_possible(values, probe.abi.page_size):
         return None
-    known_base = values["sbrk_base"] in bases
-    return sum((2 * known_base, *_defaults(values, probe.abi.pointer_size)))
+    return sum((*_votes(values, bases, probe.abi.pointer_size), *_tcache_votes(values, probe.abi)))
 
 
 def _is_possible(values: dict[str, int], page: int) -> bool:
@@ -117,7 +117,6 @@ def _is_possible(values: dict[str, int], page: int) -> bool:
         and mapped >= count * page
         and values["n_mmaps_max"] >= 0
         and values["no_dyn_threshold"] in (0, 1)
-        and values["trim_threshold"] > 0
         and all(size & (size - 1) == 0 and size < _PAGE_LIMIT for size in huge)
         and 0 <= values.get("thp_mode", 0) <= 3
         and 1 <= values.get("tcache_bins", 1) <= 76  # the tunable for the largest size leaves one
@@ -126,15 +125,27 @@ def _is_possible(values: dict[str, int], page: int) -> bool:
     )
 
 
-def _defaults(values: dict[str, int], word: int) -> Iterator[bool]:
-    """Iterate over what is as it is when nobody tunes."""
-    yield values["n_mmaps_max"] == _DEFAULT_MMAPS_MAX
+def _votes(values: dict[str, int], bases: Sequence[int], word: int) -> Iterator[int]:
+    """Iterate over what speaks for it: what is so in most processes, and what hardly is by chance."""
+    yield 2 * (values["sbrk_base"] in bases)
+    yield 2 * (values["n_mmaps_max"] == _DEFAULT_MMAPS_MAX)
+    yield values["max_n_mmaps"] <= values["n_mmaps_max"]
+    yield 2 * (values["mmapped_mem"] > 0)
     yield values["arena_test"] == (8 if word == 8 else 2)
-    yield values["trim_threshold"] >= values["mmap_threshold"] > 0
-    yield values["mmap_threshold"] % 16 == 0
+    yield values["arena_max"] < 1 << 16
+    yield values["trim_threshold"] >= values["mmap_threshold"]
+    yield values["mmap_threshold"] >= 4096
     yield values["top_pad"] == 0x20000
-    yield values["sbrk_base"] == 0 or values["sbrk_base"] >= 0x1000
+    yield values["top_pad"] % 16 == 0
+
+
+def _tcache_votes(values: dict[str, int], abi: Abi) -> Iterator[int]:
+    """Iterate over how well ``tcache_bins`` and ``tcache_max_bytes``, which are set together, agree."""
     if "tcache_bins" in values:
-        yield values["tcache_bins"] == 64
+        sizes = sizes_for(abi, alignments(abi)[0])
+        largest = values["tcache_bins"] - 1
+        chunk = sizes.minimum + largest * sizes.alignment
+        limit = values["tcache_max_bytes"]
+        # A request up to 2.41, then a chunk size, then one beyond a chunk size.
+        yield 3 * (chunk - sizes.word - sizes.alignment < limit <= chunk + 1)
         yield values["tcache_count"] in (7, 16)
-        yield values["tcache_max_bytes"] // word in (1032 // 8, 1041 // 8, 516 // 4, 1036 // 4, 524 // 4)

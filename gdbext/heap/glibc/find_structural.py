@@ -8,6 +8,7 @@ the structures it is, the ring of arenas tells: it closes for one.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Optional, Sequence
 
@@ -32,6 +33,7 @@ _PIECE = 4 << 20
 _DATA_LIMIT = 256 << 20  # of one mapping; no data segment of a program is near it
 _UNNAMED_LIMIT = 32 << 20
 _HIT_LIMIT = 4096
+_DATA_ALIGNMENT = 32  # compilers align large objects so, on x86 at least
 _SMALLEST_HEAP_MAX = 256 << 10  # four huge pages of 64 KiB
 
 Addresses = npt.NDArray[np.uint64]
@@ -41,8 +43,9 @@ Addresses = npt.NDArray[np.uint64]
 class Candidate:
     """A ``malloc_state`` that fits.
 
-    :param ring: the arenas that it leads to under this layout.
     :param alignment: ``MALLOC_ALIGNMENT`` that the layout was made for.
+    :param ring: the arenas that it leads to under this layout.
+    :param known_by: how many heaps and thread arenas lead to this very address.
     """
 
     address: int
@@ -50,11 +53,19 @@ class Candidate:
     alignment: int
     check: ArenaCheck
     ring: Ring
+    known_by: int
 
     @property
-    def rank(self) -> tuple[bool, int, int, int]:
+    def rank(self) -> tuple[bool, int, int, int, bool, int]:
         """Orders candidates for the same memory, the best last."""
-        return self.ring.closed, len(self.ring.arenas), -len(self.check.faults), self.check.bins
+        return (
+            self.ring.closed,
+            self.known_by,
+            len(self.ring.arenas),
+            -len(self.check.faults),
+            self.address % _DATA_ALIGNMENT == 0,
+            self.check.bins,
+        )
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,26 @@ class HeapSeen:
     size: int
     mprotect_size: int
     fifth: int
+
+
+class ThreadArenas:
+    """The arenas that heaps hold, and where their ``next`` leads by each layout.
+
+    :param heaps: as :func:`find_heap_infos` returns them.
+    """
+
+    def __init__(self, probe: Probe, heaps: Sequence[HeapSeen]) -> None:
+        self.addresses = frozenset(heap.arena for heap in heaps if is_first(probe, heap))
+        self._probe = probe
+        self._nexts: dict[int, Counter[Optional[int]]] = {}
+
+    def count(self, layout: StructLayout, address: int) -> int:
+        """Return how many heaps and arenas lead to ``address``."""
+        offset = layout.offset("next")
+        if offset not in self._nexts:
+            nexts = (self._probe.find_word(arena + offset) for arena in self.addresses)
+            self._nexts[offset] = Counter(nexts)
+        return self._nexts[offset][address] + (address in self.addresses)
 
 
 def data_regions(regions: Sequence[Region]) -> Iterator[Region]:
@@ -90,22 +121,26 @@ def unnamed_regions(regions: Sequence[Region]) -> Iterator[Region]:
             yield region
 
 
-def find_bin_arenas(probe: Probe, progress: Progress) -> list[Candidate]:
+def find_bin_arenas(
+    probe: Probe, known: ThreadArenas, progress: Progress
+) -> list[Candidate]:
     """Return the arenas whose bins were found in data segments, the best fit of each."""
     regions = probe.index.regions
     named = list(data_regions(regions))
-    found = _arenas_in(probe, named, progress)
-    return found or _arenas_in(probe, list(unnamed_regions(regions)), progress)
+    found = _arenas_in(probe, named, known, progress)
+    return found or _arenas_in(probe, list(unnamed_regions(regions)), known, progress)
 
 
-def _arenas_in(probe: Probe, regions: Sequence[Region], progress: Progress) -> list[Candidate]:
+def _arenas_in(
+    probe: Probe, regions: Sequence[Region], known: ThreadArenas, progress: Progress
+) -> list[Candidate]:
     found: dict[int, Candidate] = {}
     tried = 0
     for region in regions:
         progress.at("searching data segments", region.start, None)
         for bins in _bin_arrays(probe, region):
             tried += 1
-            best = best_fit(probe, bins) if tried <= _HIT_LIMIT else None
+            best = best_fit(probe, bins, known) if tried <= _HIT_LIMIT else None
             if best is not None:
                 found[best.address] = best
     return list(found.values())
@@ -141,25 +176,28 @@ def _self_linked(probe: Probe, region: Region) -> Addresses:
     return np.unique(np.concatenate(parts))
 
 
-def best_fit(probe: Probe, bins: int) -> Optional[Candidate]:
+def best_fit(probe: Probe, bins: int, known: ThreadArenas) -> Optional[Candidate]:
     """Return the ``malloc_state`` around an array of bins, by the layout that fits best, or None."""
     return _best(
-        fit_layout(probe, bins - layout.offset("bins"), layout, alignment)
+        fit_layout(probe, bins - layout.offset("bins"), layout, alignment, known)
         for layout, alignment in _all_layouts(probe.abi)
     )
 
 
-def fit_arena(probe: Probe, address: int) -> Optional[Candidate]:
+def fit_arena(probe: Probe, address: int, known: ThreadArenas) -> Optional[Candidate]:
     """Return the best layout for a ``malloc_state`` whose address is known, or None."""
-    return _best(fit_layout(probe, address, *choice) for choice in _all_layouts(probe.abi))
+    return _best(fit_layout(probe, address, *choice, known) for choice in _all_layouts(probe.abi))
 
 
-def fit_layout(probe: Probe, address: int, layout: StructLayout, alignment: int) -> Optional[Candidate]:
+def fit_layout(
+    probe: Probe, address: int, layout: StructLayout, alignment: int, known: ThreadArenas
+) -> Optional[Candidate]:
     """Return the arena at ``address`` when its invariants hold by ``layout``, or None."""
     check = check_arena(probe, address, layout, alignment)
     if check is None or check.pristine or not check.sound:
         return None
-    return Candidate(address, layout, alignment, check, follow_ring(probe, address, layout))
+    ring = follow_ring(probe, address, layout)
+    return Candidate(address, layout, alignment, check, ring, known.count(layout, address))
 
 
 def _all_layouts(abi: Abi) -> Iterator[tuple[StructLayout, int]]:
@@ -180,7 +218,7 @@ def find_heap_infos(probe: Probe, extra_alignment: int = 0) -> list[HeapSeen]:
 
     :param extra_alignment: another ``HEAP_MAX_SIZE`` to try, or 0.
     """
-    seen = [heap for heap in _plausible_heaps(probe, extra_alignment)]
+    seen = list(_plausible_heaps(probe, extra_alignment))
     arenas = {heap.arena for heap in seen if is_first(probe, heap)}
     return [heap for heap in seen if heap.arena in arenas]
 
@@ -240,21 +278,21 @@ def _fits_info(probe: Probe, heap: HeapSeen, info: StructLayout) -> bool:
     return is_page if "pagesize" in info else not is_page
 
 
-def choose_heap_max(probe: Probe, heaps: Sequence[HeapSeen], hp_pagesize: int) -> int:
-    """Return ``HEAP_MAX_SIZE``: the least value that the heaps seen and ``mp_.hp_pagesize`` allow.
+def choose_heap_max(probe: Probe, heaps: Sequence[HeapSeen], hp_pagesize: Optional[int]) -> int:
+    """Return ``HEAP_MAX_SIZE``: the largest of the possible values that all heaps seen are aligned to.
 
     Since glibc commit c1beb51d08 ("malloc: Add Huge Page support to arenas") (in 2.35) it is four huge
     pages where they are in use; since 9f551e28a7 ("malloc: Improve arena_for_chunk()") (in 2.42) constant
-    again. Where several fit, they mean the same for the heaps that there are.
+    again. Where several values fit, they mean the same for the heaps that there are.
+
+    :param hp_pagesize: ``mp_.hp_pagesize`` in bytes, or None when that is not known.
     """
     default = heap_max_default(probe.abi)
-    # hp_pagesize unknown: a heap that is not aligned as it should be tells its own page size.
-    pages = {heap.fifth for heap in heaps if heap.fifth % _SMALLEST_HEAP_MAX == 0} | {hp_pagesize}
-    values = sorted({default} | {4 * page for page in pages if page})
-    fitting = [value for value in values if all(_fits_max(heap, value) for heap in heaps)]
-    if default in fitting and not hp_pagesize:
-        return default
-    return fitting[0] if fitting else default
+    # Without mp_, each heap's own page size tells.
+    pages = {heap.fifth for heap in heaps} if hp_pagesize is None else {hp_pagesize}
+    huge = {4 * page for page in pages if page and page % _SMALLEST_HEAP_MAX == 0 and page & (page - 1) == 0}
+    fitting = [value for value in {default} | huge if all(_fits_max(heap, value) for heap in heaps)]
+    return max(fitting, default=default) if heaps else default
 
 
 def _fits_max(heap: HeapSeen, value: int) -> bool:

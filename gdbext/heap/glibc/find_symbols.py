@@ -49,9 +49,9 @@ def find_named(target: Target) -> tuple[list[Named], list[Problem]]:
     arenas = _believed(target, "main_arena", problems)
     pars = {symbol.build_id: symbol.address for symbol in _believed(target, "mp_", [])}
     named = [
-        Named(symbol.address, pars.get(symbol.build_id), symbol.build_id, find_structs(target, symbol.build_id))
+        Named(symbol.address, pars.get(build_id), build_id, find_structs(target, build_id))
         for symbol in arenas
-        if symbol.build_id is not None
+        for build_id in filter(None, (symbol.build_id,))
     ]
     return named, problems
 
@@ -75,7 +75,8 @@ def _disbelief(target: Target, symbol: Symbol) -> Optional[Problem]:
     if module is None:
         return Problem("debug-info", symbol.address, f"{where}: no module of the target is mapped there")
     if module.build_id is None:
-        return Problem("no-build-id", symbol.address, f"{where}: the target holds no build-id of {module.path}")
+        message = f"{where}: the target holds no build-id of {module.path}"
+        return Problem("no-build-id", symbol.address, message)
     if symbol.build_id is None:
         return Problem("no-build-id", symbol.address, f"{where}: the file it is from has no build-id")
     if symbol.build_id != module.build_id:
@@ -87,7 +88,7 @@ def _disbelief(target: Target, symbol: Symbol) -> Optional[Problem]:
 
 def find_structs(target: Target, build_id: str) -> dict[str, StructLayout]:
     """Return the layouts that debug info of the file with ``build_id`` gives, in our member names."""
-    found = {}
+    found: dict[str, StructLayout] = {}
     for name, needed in _NEEDED.items():
         for known_as in (name, _TAGS.get(name, name)):
             for struct in target.symbols.find_structs(known_as):

@@ -22,10 +22,10 @@ from gdbext.heap.glibc.invariants import Probe
 from gdbext.heap.glibc.layouts import TcacheLayout, chunk_sizes
 from gdbext.heap.glibc.location import Location, Tcache
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes, sizes_for
-from gdbext.heap.glibc.tls import Vote, thread_pointers, vote_offset
+from gdbext.heap.glibc.tls import thread_pointers, vote_offset
 from gdbext.heap.model import U64
 from gdbext.report import Problem
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 _PIECE = 4096
 _EXAMINED_LIMIT = 1 << 20
@@ -191,11 +191,12 @@ class _Variables:
 
 
 def _tcache_variables(search: _Search, found: Sequence[Found]) -> _Variables:
-    named = _by_symbol(search, "tcache")
-    if named:
-        return _Variables(named, "TLS symbol")
     full = frozenset().union(*(each.full for each in found))
     empty = frozenset().union(*(each.empty for each in found))
+    named = _by_symbol(search, "tcache")
+    # A debugger with the wrong libthread_db reads beside the variable.
+    if named and (not full or (full | empty) & set(named.values())):
+        return _Variables(named, "TLS symbol")
     for candidates in (full, empty):
         values = _by_vote(search, candidates)
         if values:
@@ -208,9 +209,21 @@ def _by_symbol(search: _Search, name: str) -> dict[int, int]:
     target = search.probe.target
     if not search.location.trusted_debug:
         return {}
-    places = {thread.number: target.symbols.find_tls(name, thread) for thread in target.threads}
-    values = {number: search.probe.find_word(at) for number, at in places.items() if at is not None}
-    return {number: value for number, value in values.items() if value is not None}
+    asked = {thread.number: target.symbols.find_tls(name, thread) for thread in target.threads}
+    places = {number: at for number, at in asked.items() if at is not None}
+    if len(places) < len(asked):
+        places = {**_elsewhere(search.probe, places), **places}
+    return _read_all(search.probe, places)
+
+
+def _elsewhere(probe: Probe, places: Mapping[int, int]) -> dict[int, int]:
+    """Return where the variable is in all threads when it is equally far from the pointer of some."""
+    pointers = thread_pointers(probe)
+    offsets = {at - pointers[number] for number, at in places.items() if number in pointers}
+    if len(offsets) != 1:
+        return {}
+    (offset,) = offsets
+    return {number: pointer + offset for number, pointer in pointers.items()}
 
 
 def _by_vote(search: _Search, wanted: Iterable[int]) -> dict[int, int]:
@@ -219,11 +232,14 @@ def _by_vote(search: _Search, wanted: Iterable[int]) -> dict[int, int]:
         return {}
     pointers = thread_pointers(search.probe)
     vote = vote_offset(search.probe, pointers, values)
-    return {} if vote is None else _read_at(search.probe, pointers, vote)
+    if vote is None:
+        return {}
+    return _read_all(search.probe, {number: at + vote.offset for number, at in pointers.items()})
 
 
-def _read_at(probe: Probe, pointers: Mapping[int, int], vote: Vote) -> dict[int, int]:
-    words = {number: probe.find_word(at + vote.offset) for number, at in pointers.items()}
+def _read_all(probe: Probe, places: Mapping[int, int]) -> dict[int, int]:
+    """Return the words that can be read."""
+    words = {number: probe.find_word(at) for number, at in places.items()}
     return {number: word for number, word in words.items() if word is not None}
 
 
@@ -281,11 +297,11 @@ def find_thread_arenas(target: Target, location: Location) -> Optional[dict[int,
     A thread that is missing has not called malloc yet.
     """
     search = _begin(target, location)
-    values = _by_symbol(search, "thread_arena") or _by_vote(search, location.arenas)
-    if not values:
-        return None
     known = set(location.arenas)
-    return {number: value for number, value in values.items() if value in known}
+    values = _by_symbol(search, "thread_arena")
+    if not known & set(values.values()):
+        values = _by_vote(search, known)
+    return {number: value for number, value in values.items() if value in known} or None
 
 
 # -- safe-linking ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Iterator, Optional, Sequence
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.layouts import BIN_COUNT
 from gdbext.layout import StructLayout
-from gdbext.memory import Region, RegionIndex
+from gdbext.memory import Region
 from gdbext.target import Target
 
 ARENA_LIMIT = 1 << 16  # the kernel's default vm.max_map_count allows no more heaps
@@ -99,11 +99,9 @@ def check_arena(
         return None
     known = {name: value for name, value in values.items() if value is not None}
     heads = address + member("bins").offset - 2 * probe.abi.pointer_size
+    faults = (*_faults(probe, known, heads, alignment), *_bin_faults(probe, heads, bins))
     return ArenaCheck(
-        _count_linked(probe, heads, bins),
-        not any(bins),
-        known["system_mem"],
-        tuple(_faults(probe, known, heads, alignment)),
+        _count_linked(probe, heads, bins), not any(bins), known["system_mem"], faults
     )
 
 
@@ -138,6 +136,16 @@ def _faults(
     # Not always whole pages: what a static program's start-up took from brk leaves the first one odd.
     if not system <= values["max_system_mem"] or system > 2 * probe.mapped:
         yield f"system_mem {system:#x} impossible"
+
+
+def _bin_faults(probe: Probe, heads: int, bins: Sequence[int]) -> Iterator[str]:
+    # Empty bins look the same wherever one begins to count; what is before and behind them does not.
+    step = 2 * probe.abi.pointer_size
+    before = probe.find_words(heads, 2)
+    if before == (heads - step, heads - step):
+        yield "a bin before the first"
+    if bins[-1] != heads + (BIN_COUNT - 1) * step:
+        yield "no bin where the last should be"
 
 
 @dataclass(frozen=True)

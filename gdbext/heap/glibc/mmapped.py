@@ -7,7 +7,7 @@ size of whole pages within the mapping. ``mp_.n_mmaps`` and ``mp_.mmapped_mem`` 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from gdbext.errors import FaultError
 from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.segments import Interval
 from gdbext.heap.glibc.sizes import FLAG_BITS, IS_MMAPPED, Sizes
+from gdbext.heap.model import U64
 from gdbext.memory.bulk import words_at
 from gdbext.report import Problem
 from gdbext.target import Target
-
-LARGEST_ALIGNMENT_BITS = 34  # memalign up to 16 GiB is looked for
 
 
 @dataclass(frozen=True)
@@ -109,53 +108,52 @@ def _unclaimed(target: Target, claimed: Sequence[Interval]) -> Iterator[Interval
 def _for_each_chunk(target: Target, sizes: Sizes, low: int, high: int) -> Iterator[MmappedChunk]:
     page = target.abi.page_size
     low, high = low + -low % page, high - high % page
+    if low >= high:
+        return
     try:
-        candidates = _candidates(target, sizes, low, high)
+        words = words_at(target.memory, target.abi, low, (high - low) // sizes.word)
     except FaultError:
         return  # the region's absence is the core reader's problem, told there
+    found: Dict[int, MmappedChunk] = {}
+    for user in _user_offsets(sizes, page):
+        found.update((one.start, one) for one in _headers(words, sizes, page, (low, high), user))
     at = low
-    for start, size in candidates:
-        chunk = None if start < at else _extent(target, sizes, start, size, high)
-        if chunk is not None:
-            at = chunk.end
-            yield chunk
+    for start in sorted(found):
+        if start >= at:
+            at = found[start].end
+            yield found[start]
 
 
-def _candidates(target: Target, sizes: Sizes, low: int, high: int) -> List[Tuple[int, int]]:
-    """Return page starts that look like the header of an mmapped chunk, with its size."""
-    if low >= high:
-        return []
-    page, word = target.abi.page_size, sizes.word
-    words = words_at(target.memory, target.abi, low, (high - low) // word)
-    heads, before = words[1 :: page // word], words[0 :: page // word]
-    starts = np.arange(low, high, page, dtype=np.uint64)
-    size = heads & ~np.uint64(FLAG_BITS)
-    sound = (heads & np.uint64(FLAG_BITS)) == IS_MMAPPED
-    sound &= (size % np.uint64(page) == 0) & (size > 0) & (before == 0)
-    return list(zip(starts[sound].tolist(), size[sound].tolist()))
+def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
+    """Iterate over where in a page user memory can begin, the plain place first.
 
-
-def _extent(
-    target: Target, sizes: Sizes, start: int, size: int, high: int
-) -> Optional[MmappedChunk]:
-    """Return the chunk of the mapping at ``start``, or None when its size cannot be.
-
-    ``_int_memalign`` writes a second header at the aligned place, with the distance as prev_size, and
-    leaves the first one; ``mremap_chunk`` then keeps only the second up to date.
+    ``_int_memalign`` moves the header of an mmapped chunk to the aligned place, with the distance from
+    the mapping's start as prev_size; the old header stays behind, and ``mremap_chunk`` updates only
+    the new one. So a header found at an aligned place counts more than the one at the start.
     """
-    for chunk in _aligned_places(target, sizes, start, high):
-        before, head = target.reader.words(chunk, 2, "mmapped chunk")
-        end = chunk + (head & ~FLAG_BITS)
-        whole = (end - start) % target.abi.page_size == 0 and chunk < end <= high
-        if before == chunk - start and head & FLAG_BITS == IS_MMAPPED and whole:
-            return MmappedChunk(start, chunk, end)
-    return MmappedChunk(start, start, start + size) if start + size <= high else None
+    yield sizes.header
+    alignment = 2 * sizes.alignment
+    while alignment < page:
+        yield from (alignment, 2 * alignment)
+        alignment *= 2
+    yield page
 
 
-def _aligned_places(target: Target, sizes: Sizes, start: int, high: int) -> Iterator[int]:
-    """Iterate over where memalign puts a header in the mapping at ``start``, for each power of two."""
-    for bits in range(sizes.alignment.bit_length(), LARGEST_ALIGNMENT_BITS):
-        user = target.abi.align_up(start + sizes.header, 1 << bits)
-        for chunk in (user - sizes.header, user - sizes.header + (1 << bits)):
-            if start < chunk and chunk + sizes.header <= high:
-                yield chunk
+def _headers(
+    words: U64, sizes: Sizes, page: int, bounds: Tuple[int, int], user: int
+) -> Iterator[MmappedChunk]:
+    """Iterate over the mmapped chunks whose user memory begins at that offset of a page."""
+    (low, high), step = bounds, page // sizes.word
+    at = (user - sizes.header) // sizes.word
+    before, heads = words[at::step], words[at + 1 :: step]
+    before = before[: len(heads)]
+    chunk = np.arange(len(heads), dtype=np.uint64) * np.uint64(page) + np.uint64(low + user - sizes.header)
+    size = heads & ~np.uint64(FLAG_BITS)
+    whole_pages = (before + np.uint64(sizes.header)) % np.uint64(page) == 0
+    lead_fits = whole_pages if user == page else before == user - sizes.header
+    sound = ((heads & np.uint64(FLAG_BITS)) == IS_MMAPPED) & lead_fits & (size > 0)
+    sound &= (before <= chunk - np.uint64(low)) & (size <= np.uint64(high) - chunk)
+    sound &= (before + size) % np.uint64(page) == 0
+    for row in np.flatnonzero(sound).tolist():
+        place = int(chunk[row])
+        yield MmappedChunk(place - int(before[row]), place, place + int(size[row]))

@@ -172,7 +172,7 @@ class ChunkRow:
     user: int = column("pointer", Kind.ADDRESS)
     size: int = column("size", Kind.BYTES)
     state: str = column("state")
-    owner: Optional[str] = column("of")
+    owner: str = column("of")
     arena: Optional[int] = column("arena", Kind.ADDRESS)
 
 
@@ -260,7 +260,7 @@ def _chunk_rows(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterato
             user, state = int(heap.blocks.address[row]), State(int(heap.blocks.state[row]))
             owner = int(heap.blocks.owner[row])
             arena = None if owner == NO_ARENA else heap.arenas[owner].head.address
-            yield ChunkRow(user - header, user, size, state.label, holders.get(user - header), arena)
+            yield ChunkRow(user - header, user, size, state.label, holders.get(user - header, ""), arena)
 
 
 def _holders(heap: GlibcHeap) -> Dict[int, str]:

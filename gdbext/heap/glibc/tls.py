@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.invariants import Probe
 from gdbext.heap.model import U64
-from gdbext.memory import Region, view
+from gdbext.memory import Region
 from gdbext.memory.bulk import words_at
 from gdbext.target import Thread
 
@@ -95,8 +94,9 @@ def _by_pthread(probe: Probe, threads: Sequence[Thread], taken: set[int]) -> dic
     if matched:
         return matched
     for thread in threads:
-        region = probe.region(thread.stack_pointer) if thread.stack_pointer else None
-        above = [at for at in found if region is not None and at in region and at > (thread.stack_pointer or 0)]
+        stack = thread.stack_pointer or 0
+        region = probe.region(stack)
+        above = [at for at in found if region is not None and at in region and at > stack]
         if above:
             matched[thread.number] = max(above)
     rest = [thread for thread in threads if thread.number not in matched]

@@ -8,7 +8,7 @@ on: for a heap a chunk of ``2*SIZE_SZ`` and a header of size 0, for the main are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import AbstractSet, List, Optional, Sequence, Tuple
+from typing import AbstractSet, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -239,13 +239,21 @@ class _Walk:
         if self.segment.kind == "heap" or self.segment.top is None:
             self.stop = at
             return at
-        again = find_chunk(self.words, at, self.stop, {self.stop} | self.known, self.rules, None)
+        goals = {self.stop} | self.known | self._double_fences(at)
+        again = find_chunk(self.words, at, self.stop, goals, self.rules, None)
         if again is None:
             self._skip(at, self.stop, "foreign-gap", "no chunks lead from the fenceposts to top")
             return self.stop
         if again > at:
             self.result.foreign.append((self._address(at), self._address(again)))
         return again
+
+    def _double_fences(self, at: int) -> Set[int]:
+        """Return the positions from ``at`` on where two fenceposts stand: the next gap begins behind them."""
+        step = self.sizes.header // self.sizes.word
+        heads = np.asarray(self.words[at + 1 :]) & ~np.uint64(PREV_INUSE)
+        pairs = (heads[:-step] == self.sizes.header) & (heads[step:] == self.sizes.header)
+        return set((np.flatnonzero(pairs) + at).tolist())
 
     def _resynchronise(self, end: int) -> int:
         head = self.words[end + 1] if end + 1 < len(self.words) else 0
@@ -288,7 +296,7 @@ class _Walk:
         room = segment.end - segment.top
         if size < self.rules.minimum or size > room:
             self._problem(
-                "top-size",
+                "top-size" if size > room else "top-header",
                 segment.top,
                 f"top's size is {size:#x}, expected at most {room:#x}, the bytes to the end of its heap",
             )

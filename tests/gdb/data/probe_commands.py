@@ -1,16 +1,16 @@
 """Commands of a test's own, registered as rows of the table are; sourced into gdb after the loader."""
 
+import dataclasses
 import sys
 import types
 
 import gdb
+from gdbext.commands import CommandSpec
 
 from gdbext.arguments import Option
 from gdbext.bridge.command import PrefixCommand, SpecCommand
-from gdbext.commands import CommandSpec
 from gdbext.errors import FaultError
 from gdbext.report import Kind, Report, Rows, column, line, table
-import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ def evaluate(context, arguments):
 
 
 def fault(context, arguments):
-    context.target
+    assert context.target
     raise FaultError(0x10, 8, "arena")
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.abi import X86_64
-from gdbext.analysis import blocks
-from gdbext.analysis.blocks import Filters
+from gdbext.analysis import blocks, listing, place
+from gdbext.analysis.listing import Filters
 from gdbext.analysis.tally import tally
 from gdbext.errors import GdbextError, NoHeapError, UsageError
 from gdbext.heap.model import FREE_STATES, USED_STATES, Arena, Blocks, Heap, Span, State
@@ -92,18 +92,28 @@ def test_sums_are_exact_beyond_floats():
     assert counts.size(0) == 2**62 + 3
 
 
+NO_ARENA = 2**32 - 1
+
+
+def test_blocks_of_no_arena_are_counted_and_listed():
+    heap = heap_of([(0x1000, 100, State.IN_USE, 0), (0x2000, 9000, State.MMAPPED, NO_ARENA)])
+    data = json_of(blocks.summary([heap]))
+    assert data["totals"]["used_bytes"] == 9100
+    assert [(row["address"], row["used_bytes"]) for row in data["arenas"]][-1] == (None, 9000)
+    assert [row["arena"] for row in json_of(listing.listing([heap]))["blocks"]] == ["0xa000", None]
+    target = Target(FakeMemory([], [Region(0x2000, 0x5000)]), X86_64)
+    assert json_of(place.describe([heap], target, 0x2000))["arena"] is None
+
+
 def test_no_heap_is_one_line():
     with pytest.raises(NoHeapError, match="no heap of a known allocator was found"):
         blocks.summary([])
     with pytest.raises(NoHeapError):
-        blocks.listing([])
-
-
-# ------------------------------------------------------------------------------------- listing
+        listing.listing([])
 
 
 def addresses(heap, **filters):
-    return [row.address for row in blocks.listing([heap], Filters(**filters)).data.blocks]
+    return [row.address for row in listing.listing([heap], Filters(**filters)).data.blocks]
 
 
 def listed_rows():
@@ -113,7 +123,7 @@ def listed_rows():
 
 def test_listing_shows_every_block_in_order():
     rows = listed_rows()
-    report = blocks.listing([heap_of(rows)])
+    report = listing.listing([heap_of(rows)])
     assert [(row.address, row.size, row.arena - 0xA000) for row in report.data.blocks] == [
         (row[0], row[1], row[3]) for row in rows
     ]
@@ -154,16 +164,16 @@ def test_bounds_beyond_any_address_are_no_bounds():
 
 def test_unknown_arena():
     with pytest.raises(UsageError, match="no arena 7; the arenas are 0xa000, 0xa001, 0xa002"):
-        blocks.listing([heap_of([])], Filters(arena=7))
+        listing.listing([heap_of([])], Filters(arena=7))
     with pytest.raises(UsageError, match="no arena 0x7777"):
-        blocks.listing([heap_of([])], Filters(arena=0x7777))
+        listing.listing([heap_of([])], Filters(arena=0x7777))
 
 
 def test_arena_indices_count_only_with_one_heap():
     heaps = [heap_of(listed_rows()), replace(heap_of(listed_rows()), allocator="other")]
     with pytest.raises(UsageError, match="no arena 1"):
-        blocks.listing(heaps, Filters(arena=1))
-    report = blocks.listing(heaps, Filters(arena=0xA001))
+        listing.listing(heaps, Filters(arena=1))
+    report = listing.listing(heaps, Filters(arena=0xA001))
     assert {row.allocator for row in report.data.blocks} == {"test", "other"}
 
 
@@ -174,8 +184,6 @@ def test_state_names():
     with pytest.raises(UsageError, match='no state "fre"; the states are cached, fastbin'):
         blocks.states_named("fre")
 
-
-# -------------------------------------------------------------------------------- at an address
 
 WORD = (0x400010).to_bytes(8, "little")
 
@@ -203,7 +211,7 @@ def scene():
 
 def test_at_a_block():
     heaps, target = scene()
-    report = blocks.at(heaps, target, 0x10048)
+    report = place.describe(heaps, target, 0x10048)
     data = json_of(report)
     assert data["block"] == "0x10040"
     assert data["place"] == "0x10048 is 8 bytes inside of the block 0x10040"
@@ -214,37 +222,37 @@ def test_at_a_block():
         ("this", "0x10040", "-> server+0x10"),
         ("after", "0x10070", "zeros"),
     ]
-    assert "is the start of the block" in blocks.at(heaps, target, 0x10040).data.place
+    assert "is the start of the block" in place.describe(heaps, target, 0x10040).data.place
 
 
 def test_at_is_one_line_outside_every_block():
     heaps, target = scene()
-    shown = "".join(text(blocks.at(heaps, target, 0x10030), exact=False, limit=None, width=200))
-    where = "test's own bytes, in arena 0xa000 (16 bytes before the block 0x10040)"
+    shown = "".join(text(place.describe(heaps, target, 0x10030), exact=False, limit=None, width=200))
+    where = "test's own bytes, in arena 0xa000, 16 bytes before the block 0x10040"
     assert shown == f"place: 0x10030 is in no block: {where}\n"
-    assert json_of(blocks.at(heaps, target, 0x10030))["block"] is None
+    assert json_of(place.describe(heaps, target, 0x10030))["block"] is None
 
 
 @pytest.mark.parametrize(
     "address, expected",
     [
-        (0x10FF0, "test's own bytes, in arena 0xa000 (behind the last block)"),
+        (0x10FF0, "test's own bytes, in arena 0xa000, behind the last block"),
         (0x400123, "/bin/server (0x400000-0x401000 r-x, file offset 0x3123)"),
         (0x20001, "stack of thread 3 (0x20000-0x21000 rw-)"),
     ],
 )
 def test_at_other_memory(address, expected):
     heaps, target = scene()
-    assert blocks.at(heaps, target, address).data.place.endswith(expected)
+    assert place.describe(heaps, target, address).data.place.endswith(expected)
 
 
 def test_at_without_any_heap_says_the_mapping():
     _, target = scene()
-    assert blocks.at([], target, 0x10010).data.place.endswith("[heap] (0x10000-0x11000 rw-)")
+    assert place.describe([], target, 0x10010).data.place.endswith("[heap] (0x10000-0x11000 rw-)")
 
 
 @pytest.mark.parametrize("address", [0, 0x5, 2**64 - 1])
 def test_at_nothing(address):
     heaps, target = scene()
     with pytest.raises(GdbextError, match=f"{address:#x} is not mapped; rss lists what is"):
-        blocks.at(heaps, target, address)
+        place.describe(heaps, target, address)

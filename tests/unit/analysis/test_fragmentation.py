@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis.fragmentation import find_fragmentation, find_pattern, largest_runs, pin_classes
+from gdbext.analysis.fragmentation import find_fragmentation, find_pattern, pin_classes
 from gdbext.analysis.intervals import Coverage
 from gdbext.analysis.residency import PageResidency
 from gdbext.analysis.runs import find_runs
@@ -188,15 +188,12 @@ def test_heap_without_spans_is_one_stretch(maker):
     assert runs.pinned.tolist() == [True]
 
 
-def test_tables_of_runs(maker):
+def test_classes_of_runs(maker):
     maker.span(START, [*[(1000, LIVE), (9000, LARGE)] * 3, (2000, LIVE), (90_000, LARGE), (50, LIVE)])
     heap, runs = runs_of(maker)
-    rows = largest_runs(heap, runs, 0)
-    assert [row.bytes for row in rows] == [90_008, 9000, 9000, 9000]
-    assert (rows[0].before_size, rows[0].after_size) == (2008, 56)
     classes = pin_classes(heap, runs, 0)
     assert sum(each.runs for each in classes) == 4
-    assert classes[0].run == 90_008
+    assert (classes[0].before, classes[0].run, classes[0].after) == (2008, 90_008, 56)
     assert [each.runs for each in pin_classes(heap, runs, 1)] == [1]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.residency import page_runs, read_residency, residency_of
+from gdbext.analysis.residency import page_runs, read_residency, residency_of, without_zero_page
 from gdbext.errors import NoTargetError
 from gdbext.memory.fake import FakeMemory
 from gdbext.target import Target
@@ -38,6 +38,23 @@ def test_own_pages_that_were_touched_are_resident():
     assert residency.resident(u64(start), u64(start + 64 * PAGE)) == 5 * PAGE
     assert residency.resident(u64(start + 10, start + 5 * PAGE - 1), u64(start + 20, start + 6 * PAGE)) == 11
     assert sum(use.rss for use in residency.mappings()) > 5 * PAGE
+
+
+def test_pages_that_were_only_read_are_not():
+    block = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        block.madvise(mmap.MADV_NOHUGEPAGE)
+    block[:PAGE] = b"x" * PAGE
+    assert sum(block[page * PAGE] for page in range(64)) == ord("x")  # maps the zero page
+    start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    residency = read_residency(os.getpid(), PAGE)
+    assert residency.resident(u64(start), u64(start + 64 * PAGE)) == PAGE
+
+
+def test_pages_shared_after_a_fork_are_kept():
+    present, unshared = np.array([True] * 4), np.array([True, False, False, False])
+    assert without_zero_page(present, unshared, 1).tolist() == [True, False, False, False]
+    assert without_zero_page(present, unshared, 3).tolist() == [True] * 4
 
 
 def test_of_a_core_and_of_another_machine_nothing_is_known():

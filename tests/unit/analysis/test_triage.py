@@ -115,6 +115,7 @@ def test_no_heap_at_all(maker):
     report = triage(maker.target(Region(0x1000, 0x2000)), [], {})
     assert not report.findings
     assert report.data.ledger.total == 0x1000
+    assert report.notes[0].startswith("no heap of an allocator that gdbext knows was found")
 
 
 def test_target_line(maker):

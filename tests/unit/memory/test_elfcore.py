@@ -13,7 +13,12 @@ from gdbext.memory.elfcore import ElfCore
 from tests.support.elfwriter import CoreWriter, R, W, X, shared_object
 
 PAGE = 0x1000
-MACHINES = [("x86-64", True, "little"), ("i386", False, "little"), ("ppc64", True, "big"), ("s390", False, "big")]
+MACHINES = [
+    ("x86-64", True, "little"),
+    ("i386", False, "little"),
+    ("ppc64", True, "big"),
+    ("s390", False, "big"),
+]
 
 
 def save(tmp_path, data, name="core"):
@@ -75,7 +80,9 @@ def test_nothing_is_readable_of_nothing(tmp_path):
 
 
 def test_what_was_not_dumped_is_absent_not_zero(tmp_path):
-    writer = CoreWriter().prstatus(1).load(0x10000, b"a" * PAGE, memsz=3 * PAGE).load(0x20000, memsz=PAGE, flags=0)
+    writer = (
+        CoreWriter().prstatus(1).load(0x10000, b"a" * PAGE, memsz=3 * PAGE).load(0x20000, memsz=PAGE, flags=0)
+    )
     core = ElfCore(save(tmp_path, writer.build()))
     assert sources(core) == [
         (0x10000, 0x11000, "rw-", "", "memory"),
@@ -94,7 +101,9 @@ def test_filtered_core_is_told(tmp_path):
 
 
 def test_segments_are_sorted(tmp_path):
-    writer = CoreWriter().prstatus(1).load(0x30000, b"c" * 16).load(0x10000, b"a" * 16).load(0x20000, b"b" * 16)
+    writer = (
+        CoreWriter().prstatus(1).load(0x30000, b"c" * 16).load(0x10000, b"a" * 16).load(0x20000, b"b" * 16)
+    )
     core = ElfCore(save(tmp_path, writer.build()))
     assert [r.start for r in core.regions()] == [0x10000, 0x20000, 0x30000]
     assert bytes(core.read(0x20000, 2)) == b"bb"
@@ -138,7 +147,14 @@ def test_truncated_anywhere(tmp_path, machine, wide, order):
         writer.load(0x10000 + index * 0x10000, bytes([65 + index]) * 256)
     data = writer.build()
     body = len(data) - 3 * 256
-    for size in [*range(0, 130, 7), *range(body - 40, len(data), 13), body, body + 256, body + 512, len(data)]:
+    for size in [
+        *range(0, 130, 7),
+        *range(body - 40, len(data), 13),
+        body,
+        body + 256,
+        body + 512,
+        len(data),
+    ]:
         path = save(tmp_path, data[:size])
         if size <= body:
             with pytest.raises(BadCoreError) as error:
@@ -151,7 +167,9 @@ def test_truncated_anywhere(tmp_path, machine, wide, order):
         assert sum(r.size for r in core.regions()) == 3 * 256
         missing = [p.message for p in core.problems if p.kind == "truncated-core"]
         assert missing == (
-            [f"the core is truncated: {len(data) - size} of {len(data)} bytes missing"] if size < len(data) else []
+            [f"the core is truncated: {len(data) - size} of {len(data)} bytes missing"]
+            if size < len(data)
+            else []
         )
 
 
@@ -410,6 +428,29 @@ def test_file_that_changes_after_the_core_was_opened(tmp_path):
         core.read(LIB + PAGE, 4)
 
 
+def test_file_that_is_gone_after_the_core_was_opened(tmp_path):
+    path = save(tmp_path, shared_object(CoreWriter(), ID), "lib.so")
+    core = ElfCore(save(tmp_path, lib_core(path).build()))
+    os.unlink(path)
+    with pytest.raises(FaultError, match="lib.so"):
+        core.read(LIB + PAGE, 4)
+
+
+def test_files_without_contents(tmp_path):
+    path = save(tmp_path, b"", "lib.so")
+    assert [p.kind for p in ElfCore(save(tmp_path, lib_core(path).build())).problems] == ["absent-file"]
+
+
+def test_file_system_that_cannot_map(tmp_path, monkeypatch):
+    path = save(tmp_path, CoreWriter().prstatus(1).load(0x10000, b"q" * PAGE).build())
+
+    def refuse(*arguments, **options):
+        raise OSError(19, "No such device")
+
+    monkeypatch.setattr("gdbext.memory.corefile.mapping.mmap", refuse)
+    assert bytes(ElfCore(path).read(0x10000, 8)) == b"q" * 8
+
+
 def test_paths_that_must_not_be_opened(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     os.symlink("/proc/self/exe", tmp_path / "exe")
@@ -427,8 +468,8 @@ def test_files_are_told_once_for_each_kind(tmp_path):
         writer.load(start, memsz=PAGE, flags=R)
     core = ElfCore(save(tmp_path, writer.build()))
     assert [p.message for p in core.problems] == [
-        f"{9 * PAGE} bytes of 9 mapped files are not in the core, nor is a build-id to know them by: "
-        "/data/0, /data/1, /data/2, …"
+        f"{9 * PAGE} bytes of mapped files are not in the core, nor is a build-id to know them by: "
+        "/data/0, /data/1, /data/2 and 6 more"
     ]
 
 

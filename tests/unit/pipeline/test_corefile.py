@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -115,6 +116,18 @@ def test_damaged_cores_end_in_one_error_or_in_less(tmp_path, length, changes):
         read_core(written(tmp_path, "core", bytes(data)))
     except BadCoreError as error:
         assert "\n" not in str(error)
+
+
+def test_a_core_of_very_many_hostile_segments_is_read_in_time(tmp_path):
+    maker = Maker()
+    count = 65_000
+    at = maker.header_size + maker.step * count
+    table = b"".join(maker.segment(4 - index % 2 * 3, at, 4096 * index, 1 << 40) for index in range(count))
+    notes = maker.note(b"CORE", 0x46494C45, maker.pack("WW", 1 << 60, 1) + bytes(24 * 60_000))
+    path = written(tmp_path, "core", maker.header(4, count) + table + notes)
+    started = time.monotonic()
+    read_core(path)
+    assert time.monotonic() - started < 20
 
 
 def test_named_executable(tmp_path):

@@ -263,6 +263,14 @@ def test_gdb_without_an_answer(program, told, kind, message):
     assert error["message"] == message.format(pid=os.getpid(), gdb=program.gdb)
 
 
+def test_a_process_that_gdb_may_not_attach_to(program):
+    """The command itself only sees that there is no process."""
+    document = envelope(error={"kind": "no-target", "message": "no process", "hint": None})
+    told = "ptrace: Operation not permitted.\ngdbext: triage: no process\n"
+    error = program.fails("triage", "--pid", os.getpid(), document=document, stderr=told)
+    assert error["kind"] == "no-permission"
+
+
 def test_gdb_killed(program):
     error = program.fails("triage", "--core", program.core, signal=signal.SIGKILL)
     assert error["kind"] == "gdb-failed"

@@ -1,0 +1,209 @@
+"""A core file's bytes and its tables: ELF header, program headers, notes.
+
+Kernel cores (``fs/binfmt_elf.c``) hold the notes before the memory, gdb's gcore after it: a truncated
+gcore has no threads and no file names, but its memory is as good.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap as mapping
+import os
+import stat
+from dataclasses import replace
+from typing import Optional, Sequence
+
+from gdbext.errors import BadCoreError
+from gdbext.memory import Buffer
+from gdbext.memory.corenotes import KNOWN, CoreNotes, parse_core_notes
+from gdbext.memory.elf import (
+    ET_CORE,
+    PN_XNUM,
+    PT_LOAD,
+    PT_NOTE,
+    TYPES,
+    ElfHeader,
+    Note,
+    Segment,
+    find_header,
+    for_each_note,
+    parse_segments,
+)
+from gdbext.memory.pieces import Source
+from gdbext.report import Problem
+
+_TOLD = 20  # problems of one kind
+_AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
+
+
+class CoreFile:
+    """The bytes of a core.
+
+    :param mmap: False reads with pread, as is also done where the file cannot be mapped.
+    :raises BadCoreError: when it cannot be opened, is no file, or is empty.
+    """
+
+    def __init__(self, path: str, mmap: bool) -> None:
+        self.path = path
+        descriptor = _open(path)
+        facts = os.fstat(descriptor)
+        self.size = facts.st_size
+        self.mtime = facts.st_mtime
+        self.data: Source = _PreadBytes(descriptor)
+        if self.size == 0:
+            raise BadCoreError(f"{path} is empty", "was it cut by a full disk or by ulimit -c?")
+        if mmap:
+            self.data = _map(descriptor, self.size) or self.data
+
+    def read(self, offset: int, size: int) -> Buffer:
+        """Return what the file holds of these bytes."""
+        return self.data[min(offset, self.size) : min(offset + size, self.size)]
+
+
+def _open(path: str) -> int:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise BadCoreError(f"{path} is not a regular file", "give the path of a core file")
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "give the path of a core file that you may read"
+        raise BadCoreError(f"cannot open {path}: {reason}", hint) from None
+
+
+def _map(descriptor: int, size: int) -> Optional[memoryview]:
+    try:
+        return memoryview(mapping.mmap(descriptor, size, access=mapping.ACCESS_READ))
+    except (OSError, ValueError, OverflowError):
+        return None  # file systems that cannot map, address space at its limit: pread serves
+
+
+class _PreadBytes:
+    # slices of a file by pread; owns the descriptor
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __getitem__(self, part: slice) -> Buffer:
+        data = os.pread(self._descriptor, part.stop - part.start, part.start)
+        while len(data) < part.stop - part.start:
+            more = os.pread(self._descriptor, part.stop - part.start - len(data), part.start + len(data))
+            if not more:
+                raise BadCoreError("the core shrank while it was read", "copy it, and look at the copy")
+            data += more
+        return memoryview(data)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+def read_headers(file: CoreFile) -> tuple[ElfHeader, list[Segment]]:
+    """Return the ELF header and all program headers.
+
+    :raises BadCoreError: when it is no core, or these are not whole, or there is no memory among them.
+    """
+    header = find_header(file.read(0, 64))
+    if header is None:
+        raise BadCoreError(
+            f"{file.path} is not an ELF file, or cut inside its header",
+            "give a core file; unpack it first when it is packed",
+        )
+    if header.type != ET_CORE:
+        what = TYPES.get(header.type, "an ELF file of unknown type")
+        raise BadCoreError(f"{file.path} is {what}, not a core", "give the core file")
+    if header.phentsize != header.entry_size:
+        what = f"{file.path} has program headers of {header.phentsize} bytes, not {header.entry_size}"
+        raise BadCoreError(what, _AGAIN)
+    count = _count_segments(file, header)
+    size = count * header.entry_size
+    if header.phoff + size > file.size:
+        raise BadCoreError(
+            f"{file.path} is cut inside its {count} program headers, or damaged",
+            _AGAIN,
+        )
+    segments = parse_segments(file.read(header.phoff, size), header)
+    if not any(segment.type == PT_LOAD for segment in segments):
+        raise BadCoreError(f"{file.path} holds no memory", _AGAIN)
+    return header, segments
+
+
+def _count_segments(file: CoreFile, header: ElfHeader) -> int:
+    if header.phnum != PN_XNUM:
+        return header.phnum
+    # Since Linux 2.6.34, section header 0 has the count in sh_info; it comes after the memory, so that a
+    # truncated core has lost it. There the notes, which follow the table, tell how long it is.
+    at, size = (44, 4) if header.pointer_size == 8 else (28, 4)
+    count = file.read(header.shoff + at, size) if header.shoff else b""
+    if len(count) == size:
+        return int.from_bytes(count, header.byteorder)
+    first = parse_segments(file.read(header.phoff, header.entry_size), header)
+    if first and first[0].type == PT_NOTE:
+        found, odd = divmod(first[0].offset - header.phoff, header.entry_size)
+        last = parse_segments(file.read(first[0].offset - header.entry_size, header.entry_size), header)
+        if found > 1 and not odd and last and last[0].type == PT_LOAD:
+            return found
+    raise BadCoreError(f"{file.path} is truncated, and with it the number of its mappings", _AGAIN)
+
+
+def read_notes(
+    file: CoreFile, header: ElfHeader, segments: Sequence[Segment]
+) -> tuple[CoreNotes, list[Problem]]:
+    """Return what the notes say, and what is wrong with them."""
+    notes: list[Note] = []
+    damage: list[str] = []
+    budget = file.size  # segments that overlap must not multiply the work
+    for segment in segments:
+        if segment.type != PT_NOTE or budget <= 0:
+            continue
+        data = file.read(segment.offset, segment.filesz)
+        budget -= max(len(data), 64)
+        if len(data) < segment.filesz:
+            damage.append(f"the notes are cut off, {segment.filesz - len(data)} bytes of {segment.filesz}")
+        for note in for_each_note(data, header.byteorder, segment.align):
+            if note is None and len(data) == segment.filesz:
+                damage.append("the notes do not fit into their segment")
+            elif note is not None and note.type in KNOWN:
+                notes.append(note)
+    parsed = parse_core_notes(notes, header.abi())
+    if not parsed.threads:
+        damage.append("the core's notes name no thread")
+    lines = dict.fromkeys(damage + list(parsed.damage))
+    return parsed, [Problem("damaged-core", None, line) for line in itertools.islice(lines, _TOLD)]
+
+
+def settle_loads(segments: Sequence[Segment], header: ElfHeader) -> tuple[list[Segment], list[Problem]]:
+    """Return the memory segments sorted and disjoint: of two that overlap the lower one keeps its bytes."""
+    problems = []
+    settled: list[Segment] = []
+    floor, top = 0, 1 << (8 * header.pointer_size)
+    for load in sorted((s for s in segments if s.type == PT_LOAD), key=lambda s: s.address):
+        end = load.address + max(load.memsz, load.filesz)
+        start = max(load.address, floor)
+        if start > load.address or end > top:
+            message = f"program header at {load.address:#x} overlaps another or the end of memory; cut"
+            problems.append(Problem("damaged-core", load.address, message))
+        if start < min(end, top):
+            floor = min(end, top)
+            skip = start - load.address
+            held = max(min(load.filesz - skip, floor - start), 0)
+            settled.append(
+                replace(load, offset=load.offset + skip, address=start, filesz=held, memsz=floor - start)
+            )
+    return settled, problems[:1]
+
+
+def check_truncation(file: CoreFile, segments: Sequence[Segment]) -> list[Problem]:
+    """Return how much of the file is missing, as a problem or none.
+
+    :raises BadCoreError: when nothing of the memory is left.
+    """
+    whole = max(segment.offset + segment.filesz for segment in segments)
+    if whole <= file.size:
+        return []
+    if not any(load.type == PT_LOAD and load.filesz and load.offset < file.size for load in segments):
+        raise BadCoreError(f"{file.path} is cut before its memory begins", _AGAIN)
+    lost = [load for load in segments if load.type == PT_LOAD and load.offset + load.filesz > file.size]
+    first = min(lost, key=lambda load: load.offset, default=None)
+    address = first.address + max(file.size - first.offset, 0) if first else None
+    message = f"the core is truncated: {whole - file.size} of {whole} bytes missing"
+    return [Problem("truncated-core", address, message)]

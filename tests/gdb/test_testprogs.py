@@ -1,0 +1,138 @@
+"""The test programs: what they claim lies in memory, as gdb and libc's debug info show it, without gdbext.
+
+Each program is tried with one glibc here, in turn; the boards try the rest.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import programs
+from tests.support.boards import Board
+from tests.support.glibcs import MATRIX, Unavailable
+from tests.support.truth import address, addresses
+
+MIB = 1 << 20
+NEVER_BROKEN = ("healthy_server", "million_chunks", "no_heap", "plain_static")
+WASTEFUL = ("arena_proliferation", "shrink_realloc", "stranded_arena", "two_waves")
+DAMAGES = ("cycle", "fd", "bk", "size", "top", "prev_size")
+
+SUMS = """
+def number(value):
+    return int(value) & (1 << 64) - 1
+first = gdb.parse_and_eval('&main_arena')
+arena = first
+while True:
+    facts = [number(arena[name]) for name in ('system_mem', 'mutex', 'attached_threads')]
+    print('ARENA', number(arena), *facts)
+    arena = arena['next'].cast(first.type)
+    if number(arena) == number(first):
+        break
+print('MMAPPED', int(gdb.parse_and_eval('mp_.n_mmaps')), number(gdb.parse_and_eval('mp_.mmapped_mem')))
+"""
+
+
+@pytest.fixture
+def core(stages):
+    """A function: the kernel's core of a program, with the glibc of its turn."""
+
+    def take(program, *arguments, turn=0):
+        board = Board("core", "debug", MATRIX[turn % len(MATRIX)])
+        try:
+            return stages.get(board, program, arguments)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+
+    return take
+
+
+def rows(text, word):
+    """Return the numbers of the lines that begin with a word."""
+    lines = (line.split() for line in text.splitlines())
+    return [[int(field) for field in fields[1:]] for fields in lines if fields[:1] == [word]]
+
+
+def word_at(here, place):
+    """Read one word of memory as gdb shows it."""
+    return int(here.gdb("output 0", f"output *(unsigned long *) {place}").out.rpartition("\n")[2][1:])
+
+
+def twins():
+    names = programs.names()
+    broken = [name for name in names if name not in NEVER_BROKEN]
+    return [(name,) for name in names] + [(name, "--healthy") for name in broken]
+
+
+@pytest.mark.parametrize(("turn", "command"), list(enumerate(twins())), ids=str)
+def test_sums_told_are_those_in_memory(core, turn, command):
+    name, *arguments = command
+    if name == "million_chunks":
+        arguments = ["--chunks", "20000"]
+    here = core(name, *arguments, turn=turn)
+    told = here.truth.malloc_info
+    out = here.python(SUMS)
+    system = [row[1] for row in rows(out, "ARENA")]
+    if told is None:
+        assert (system, rows(out, "MMAPPED"), here.truth.ledger["live"]["blocks"]) == ([0], [[0, 0]], 0)
+        return
+    assert system == [arena.system_bytes for arena in told.arenas]
+    assert rows(out, "MMAPPED") == [[told.mmap_blocks, told.mmap_bytes]]
+    assert told.mmap_blocks == (here.truth.ledger["mmapped"] or {"blocks": 0})["blocks"]
+    assert here.truth.ledger["live"]["bytes"] <= told.system_bytes + told.mmap_bytes
+
+
+@pytest.mark.parametrize(("turn", "name"), list(enumerate(WASTEFUL)))
+def test_wasteful_programs_waste_and_their_twins_do_not(core, turn, name):
+    def free_bytes(*arguments):
+        info = core(name, *arguments, turn=turn).truth.malloc_info
+        return sum(arena.rest_bytes for arena in info.arenas)
+
+    assert free_bytes() > 16 * MIB
+    assert free_bytes("--healthy") < MIB
+
+
+@pytest.mark.parametrize("turn", range(len(MATRIX)))
+def test_a_thread_stands_inside_malloc(core, turn):
+    here = core("inside_malloc", turn=turn)
+    held = {row[0]: row[2] for row in rows(here.python(SUMS), "ARENA")}
+    arena = address(here.truth.details["arena"])
+    assert held.pop(arena) == 1
+    assert set(held.values()) == {0}
+    assert "_int_malloc" in here.gdb("thread apply all backtrace").out
+
+
+def test_its_twin_stands_outside(core):
+    here = core("inside_malloc", "--healthy")
+    assert {row[2] for row in rows(here.python(SUMS), "ARENA")} == {0}
+    assert "_int_malloc" not in here.gdb("thread apply all backtrace").out
+
+
+@pytest.mark.parametrize("turn", range(len(MATRIX)))
+def test_a_block_freed_twice_follows_itself(core, turn):
+    here = core("double_free", turn=turn)
+    block = address(here.truth.details["tcache_block"])
+    mask = block >> 12 if here.glibc.minor >= 32 else 0  # safe-linking
+    assert word_at(here, block) ^ mask == block
+
+
+@pytest.mark.parametrize("name", ["--healthy", ""])
+def test_a_stranded_arena_has_nobody_attached(core, name):
+    here = core("stranded_arena", *filter(None, [name]))
+    attached = {row[0]: row[3] for row in rows(here.python(SUMS), "ARENA")}
+    assert attached[address(here.truth.details["arena"])] == (1 if name else 0)
+
+
+@pytest.mark.parametrize(("turn", "damage"), list(enumerate(DAMAGES)))
+@pytest.mark.parametrize("bin_kind", ["unsorted", "small", "large"])
+def test_the_damage_told_is_there(core, turn, damage, bin_kind):
+    here = core("free_list_cycle", "--damage", damage, "--bin", bin_kind, turn=turn)
+    told = here.truth.details
+    assert word_at(here, told["field"]) == told["value_now"] != told["value_before"]
+
+
+def test_an_overrun_breaks_the_next_size(core):
+    told = core("overrun").truth.details
+    gap = address(told["damaged_chunk"]) - address(told["before_chunk"])
+    assert addresses(told["blocks"])[6] - addresses(told["blocks"])[5] == gap
+    here = core("overrun")
+    assert word_at(here, told["size_field"]) == told["size_now"] != told["size_before"]

@@ -1,0 +1,88 @@
+"""The tests' own tools: all pairs, malloc_info's sums, apt's sources, and the reasons for skips."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+
+from tests.support import gdbrun, glibcs
+from tests.support.boards import DIMENSIONS
+from tests.support.pairwise import full, pairwise
+from tests.support.truth import parse_malloc_info
+
+
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        DIMENSIONS,
+        {**DIMENSIONS, "program": ["a", "b", "c", "d", "e", "f", "g"]},
+        {"one": ["x", "y"], "two": ["z"]},
+        {"one": ["x", "y", "z"]},
+    ],
+)
+def test_pairwise_covers_every_pair(dimensions):
+    rows = pairwise(dimensions)
+    for (left, lefts), (right, rights) in combinations(dimensions.items(), 2):
+        assert {(row[left], row[right]) for row in rows} == set(product(lefts, rights))
+    for name, values in dimensions.items():
+        assert {row[name] for row in rows} == set(values)
+    assert rows == pairwise(dict(dimensions))
+    assert len(rows) <= len(full(dimensions))
+
+
+def test_pairwise_of_the_boards_is_small():
+    assert len(pairwise(DIMENSIONS)) <= 22 < len(full(DIMENSIONS)) == 60
+
+
+def test_malloc_info_is_freed_of_the_flag_bits_it_adds_up():
+    info = parse_malloc_info(
+        '<malloc version="1"><heap nr="0"><sizes><size from="33" to="33" total="66" count="2"/></sizes>'
+        '<total type="fast" count="1" size="32"/><total type="rest" count="3" size="1066"/>'
+        '<system type="current" size="4096"/></heap>'
+        '<total type="fast" count="1" size="32"/><total type="rest" count="3" size="1066"/>'
+        '<total type="mmap" count="2" size="409600"/></malloc>'
+    )
+    assert (info.mmap_blocks, info.mmap_bytes, info.system_bytes) == (2, 409600, 4096)
+    assert info.arenas[0].rest_bytes == 1064
+    assert info.arenas[0].used_bytes == 4096 - 32 - 1064
+
+
+def test_apt_sources_are_understood():
+    stanza = "Types: deb\n# not this\nURIs: http://a.example/debian\nSuites: x x-updates\nSigned-By: /k.gpg"
+    assert list(glibcs._from_stanza(stanza)) == [("http://a.example/debian", ["x", "x-updates"], "/k.gpg")]
+    line = "deb [arch=amd64 signed-by=/k.gpg] http://a.example/debian x main"
+    assert list(glibcs._from_line(line)) == [("http://a.example/debian", ["x"], "/k.gpg")]
+    line = "deb http://a.example/debian x main"
+    assert list(glibcs._from_line(line)) == [("http://a.example/debian", ["x"], None)]
+    assert not list(glibcs._from_line("deb-src http://a.example/debian x main"))
+    assert not list(glibcs._from_stanza(stanza + "\nEnabled: no"))
+
+
+def test_a_suite_that_moved_to_another_ones_version_is_told():
+    def found(version):
+        nowhere = Path("/nowhere")
+        return glibcs.Glibc("sid", version, version, nowhere, nowhere, nowhere, nowhere)
+
+    assert glibcs._twin(found(glibcs.SUITES["sid"].expected)) is None
+    assert glibcs._twin(found(glibcs.SUITES["trixie"].expected)) == "trixie"
+    assert glibcs._twin(found("2.99")) is None
+
+
+def test_a_suite_that_cannot_be_reached_is_unavailable(monkeypatch, tmp_path):
+    monkeypatch.setenv("GDBEXT_TEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(glibcs, "_archive", lambda: ((tmp_path / "no-archive").as_uri(), None))
+    with pytest.raises(glibcs.Unavailable, match="E:"):
+        glibcs._fetched(glibcs.SUITES["trixie"])
+
+
+def test_a_run_that_does_not_end_is_stopped():
+    with pytest.raises(AssertionError, match="did not end in 0.2 s"):
+        gdbrun.run([sys.executable, "-c", "import time; time.sleep(60)"], 0.2)
+
+
+def test_missing_json_fails_with_what_gdb_wrote(tmp_path):
+    with pytest.raises(AssertionError, match="no JSON(.|\n)*it was so"):
+        gdbrun.read_envelope(tmp_path / "none.json", gdbrun.Output("", "it was so"))

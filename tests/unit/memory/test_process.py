@@ -1,0 +1,292 @@
+"""Live reads of a child that states what it mapped, wrote and named."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from gdbext.abi import X86_64
+from gdbext.coretarget import modules_of
+from gdbext.errors import FaultError, GdbextError, NoTargetError
+from gdbext.memory import process as module
+from gdbext.memory.process import ProcessMemory, read_comm, read_smaps, resident_pages, swapped_pages
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+CHILD = r"""
+import ctypes, json, mmap, sys, time
+page, folder = mmap.PAGESIZE, sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+keep = []
+def take(pages):
+    area = mmap.mmap(-1, pages * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    keep.append(area)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    libc.madvise(address, pages * page, 15)  # MADV_NOHUGEPAGE
+    return area, address
+def fill(area):
+    for at in range(0, len(area), 8):
+        area[at : at + 8] = at.to_bytes(8, "little")
+    return area
+sparse, sparse_at = take(8)
+for number in (0, 3, 5):
+    sparse[number * page] = 1
+hole, hole_at = take(64)
+fill(hole)
+libc.munmap(hole_at + 33 * page, page)
+locked, locked_at = take(64)
+fill(locked)
+libc.mprotect(locked_at + 20 * page, 2 * page, 0)
+name = folder + "/odd\nname"
+open(name, "wb").write(b"odd" * page)
+odd = open(name, "rb")
+odd = mmap.mmap(odd.fileno(), page, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+libc.prctl(15, b"odd (name)")
+print(json.dumps({"sparse": sparse_at, "hole": hole_at, "locked": locked_at}), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def running(code, *arguments):
+    command = [sys.executable, "-c", code, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory):
+    with running(CHILD, str(tmp_path_factory.mktemp("child"))) as (process, truth):
+        yield process.pid, truth
+
+
+def pattern(start, size):
+    """What CHILD's fill writes from ``start`` on."""
+    first, last = start // 8, -(-(start + size) // 8)
+    return np.arange(first, last, dtype="<u8").__mul__(8).tobytes()[start - first * 8 :][:size]
+
+
+def test_regions_are_the_maps(child):
+    pid, _ = child
+    regions = ProcessMemory(pid).regions()
+    with open(f"/proc/{pid}/maps") as maps:
+        lines = [re.match(r"(\w+)-(\w+) (...). (\w+) \S+ \d+ *(.*)", line).groups() for line in maps]
+    assert [(f"{r.start:08x}", f"{r.end:08x}", r.permissions, f"{r.offset:08x}") for r in regions] == [
+        line[:4] for line in lines
+    ]
+    assert [r.name.replace("\n", "\\012") for r in regions] == [line[4] for line in lines]
+    assert any(r.name.endswith("/odd\nname") for r in regions)
+    assert {r.source for r in regions if not r.name.startswith("[vvar")} == {"memory"}
+    assert {r.source for r in regions if r.name.startswith("[vvar")} <= {"absent"}
+
+
+@pytest.mark.parametrize("readv", [True, False])
+@pytest.mark.parametrize("size", [0, 1, 8, PAGE, 3 * PAGE + 1, 32 * PAGE, 33 * PAGE - 24])
+def test_reads_what_the_child_wrote(child, size, readv, monkeypatch):
+    pid, truth = child
+    if not readv:
+        monkeypatch.setattr(module, "_readv", None)
+    memory = ProcessMemory(pid)
+    assert bytes(memory.read(truth["hole"] + 24, size)) == pattern(24, size)
+    assert bytes(memory.view(truth["hole"] + 24, size)) == pattern(24, size)
+
+
+@pytest.mark.parametrize("start,size", [(33, 1), (32, 2), (33, 31), (0, 64), (0, 34), (33, 0.001)])
+def test_faults_at_a_hole(child, start, size):
+    pid, truth = child
+    address, size = truth["hole"] + start * PAGE, int(size * PAGE)
+    with pytest.raises(FaultError) as fault:
+        ProcessMemory(pid).read(address, size)
+    assert (fault.value.address, fault.value.size) == (address, size)
+
+
+def test_hole_that_appears_after_the_maps_were_read(child):
+    pid, truth = child
+    memory = ProcessMemory(pid)
+    memory._covers = lambda address, size: True
+    with pytest.raises(FaultError) as fault:
+        memory.read(truth["hole"], 64 * PAGE)
+    assert (fault.value.address, fault.value.size) == (truth["hole"], 64 * PAGE)
+
+
+@pytest.mark.parametrize("address,size", [(0, 8), (-8, 8), (-8, 1 << 20), (1 << 64, 8), ((1 << 64) - 8, 8),
+                                          (4096, 1 << 62), (8, -1)])  # fmt: skip
+def test_faults_at_nonsense(child, address, size):
+    with pytest.raises(FaultError):
+        ProcessMemory(child[0]).read(address, size)
+
+
+def test_size_from_damaged_memory_allocates_nothing(child):
+    pid, truth = child
+    with pytest.raises(FaultError):
+        ProcessMemory(pid).read(truth["sparse"], 1 << 46)
+
+
+@pytest.mark.parametrize("size", [64 * PAGE, PAGE // 2])
+def test_pages_without_permission_are_read_by_proc_mem(child, size):
+    pid, truth = child
+    start = 0 if size > 21 * PAGE else 20 * PAGE
+    assert bytes(ProcessMemory(pid).read(truth["locked"] + start, size)) == pattern(start, size)
+
+
+def test_bulk_reads_of_several_calls(child, monkeypatch):
+    pid, truth = child
+    monkeypatch.setattr(module, "_AT_ONCE", 5 * PAGE)
+    assert bytes(ProcessMemory(pid).read(truth["hole"] + 24, 32 * PAGE)) == pattern(24, 32 * PAGE)
+
+
+def test_bulk_reads_are_fast():
+    code = "import sys; x = bytearray(b'q') * (100 << 20); print(1, flush=True); sys.stdin.read()"
+    with running(code) as (process, _):
+        memory = ProcessMemory(process.pid)
+        big = max((r for r in memory.regions() if r.writable), key=lambda r: r.size)
+        times = []
+        for _ in range(3):
+            before = time.process_time()
+            data = memory.view(big.start, big.size)
+            times.append(time.process_time() - before)
+        assert len(data) == big.size >= 100 << 20
+        assert bytes(data).count(b"q") >= 100 << 20
+        assert min(times) < 0.3  # 0.04 s on an idle machine
+
+
+def test_residency(child):
+    pid, truth = child
+    start = truth["sparse"]
+    expected = [True, False, False, True, False, True, False, False]
+    assert resident_pages(pid, start, start + 8 * PAGE).tolist() == expected
+    assert resident_pages(pid, start + 1, start + PAGE + 1).tolist() == [True, False]
+    assert resident_pages(pid, start, start).tolist() == []
+    assert not swapped_pages(pid, start, start + 8 * PAGE).any()
+
+
+def test_residency_in_several_reads(child, monkeypatch):
+    pid, truth = child
+    start = truth["sparse"]
+    whole = resident_pages(pid, start, start + 8 * PAGE)
+    monkeypatch.setattr(module, "_ENTRIES", 3)
+    assert resident_pages(pid, start, start + 8 * PAGE).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("start", [1 << 62, 1 << 80, -(1 << 20)])
+def test_residency_of_nonsense(child, start):
+    with pytest.raises(FaultError, match="the page map"):
+        resident_pages(child[0], start, start + PAGE)
+
+
+def test_smaps(child):
+    pid, truth = child
+    uses = {use.start: use for use in read_smaps(pid)}
+    sparse = next(use for use in uses.values() if use.start <= truth["sparse"] < use.end)
+    locked = uses[truth["locked"] + 20 * PAGE]
+    assert sparse.rss >= 3 * PAGE
+    assert (locked.end - locked.start, locked.rss, locked.pss) == (2 * PAGE, 2 * PAGE, 2 * PAGE)
+    assert (locked.swap, locked.anon_huge, locked.name) == (0, 0, "")
+    assert len(uses) == len(ProcessMemory(pid).regions())
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        figures = dict(re.findall(r"(\w+): +(\d+) kB", rollup.read()))
+    assert sum(use.rss for use in uses.values()) == int(figures["Rss"]) * 1024
+    assert any(use.name.endswith("/odd\nname") for use in uses.values())
+
+
+def test_comm(child):
+    assert read_comm(child[0], child[0]) == "odd (name)"
+    name = read_comm(os.getpid(), threading.get_native_id())
+    assert name and "\n" not in name
+    with pytest.raises(NoTargetError):
+        read_comm(child[0], 1)
+
+
+def test_modules(child):
+    memory = ProcessMemory(child[0])
+    found = {m.path: m for m in modules_of(memory, X86_64)}
+    names = {r.name for r in memory.regions() if "x" in r.permissions and r.name.startswith("/")}
+    assert set(found) == names
+    libc = next(m for path, m in found.items() if "/libc.so" in path)
+    notes = subprocess.run(["readelf", "-n", libc.path], capture_output=True, text=True).stdout
+    assert libc.build_id in notes
+
+
+GONE = "is gone, or has no memory of its own; attach to a live one"
+
+
+def test_gone():
+    with running("import sys; print(1, flush=True); sys.stdin.read()") as (process, _):
+        memory = ProcessMemory(process.pid)
+        heap = next(r for r in memory.regions() if r.name == "[heap]")
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie, not reaped
+        readers = [
+            lambda: memory.read(heap.start, 8),
+            lambda: memory.read(heap.start, heap.size),
+            lambda: ProcessMemory(process.pid),
+        ]
+        for read in readers:
+            with pytest.raises(NoTargetError, match=GONE):
+                read()
+        process.wait()
+        readers += [
+            lambda: read_smaps(process.pid),
+            lambda: read_comm(process.pid, process.pid),
+            lambda: resident_pages(process.pid, heap.start, heap.end),
+        ]
+        for read in readers:
+            with pytest.raises(NoTargetError, match=f"process {process.pid} {GONE}"):
+                read()
+
+
+def test_gone_while_the_page_map_is_read(child, monkeypatch):
+    with running("import sys; print(1, flush=True); sys.stdin.read()") as (process, _):
+        descriptor = module._open_proc(process.pid, "pagemap")
+        process.kill()
+        process.wait()
+        with pytest.raises(NoTargetError, match=GONE):
+            module._read_entries(descriptor, process.pid, 16, 4)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def as_nobody():
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+@pytest.mark.parametrize(
+    "read", [ProcessMemory, read_smaps, lambda pid: resident_pages(pid, 0x10000, 0x20000)]
+)
+def test_permission(read):
+    with as_nobody(), pytest.raises(GdbextError) as error:
+        read(1)
+    assert re.match(r"cannot read /proc/1/\w+: Permission denied; run as", str(error.value))
+
+
+def test_small_reads_fail_after_close(child):
+    pid, truth = child
+    memory = ProcessMemory(pid)
+    memory.close()
+    memory.close()
+    with pytest.raises(FaultError):
+        memory.read(truth["sparse"], 8)
+
+
+def test_maps_line_that_cannot_be_understood():
+    with pytest.raises(GdbextError, match="cannot understand a line of /proc/7/maps: 'nonsense'"):
+        list(module._parse_maps(7, "nonsense\n"))
