@@ -81,6 +81,7 @@ install_essentials() {
     mapfile -t missing < <(missing_essentials)
     ((${#missing[@]} == 0)) && return
     on_debian || fail "missing: ${missing[*]} (as Debian calls them); install them and run this again"
+    as_root true || fail "missing: ${missing[*]}; neither root nor sudo here: as root, apt-get install ${missing[*]}"
     install_packages "${missing[@]}" ||
         fail "cannot install ${missing[*]} (see .deps/apt.log); as root: apt-get install ${missing[*]}"
 }
@@ -311,6 +312,7 @@ uninstall() {
 # ---- modes -------------------------------------------------------------------------------------
 
 set_up() {
+    { mkdir -p "$DEPS" && [[ -w $DEPS ]]; } 2>/dev/null || fail "cannot write to $DEPS; run this as the owner of the checkout"
     probe_gdb
     install_deps
     build_native
@@ -404,7 +406,7 @@ make_venv() {
         fail "cannot make .venv: $(tail -n 1 "$DEPS/venv.log"); on Debian: apt-get install python3-venv"
 }
 
-# The developers' venv: all of it by pip, else by the distribution, which has no ruff.
+# The developers' venv: all of it by pip, else by the distribution, whose mypy and ruff are too old or absent.
 set_up_venv() {
     local python
     python=$(system_python)
@@ -412,7 +414,7 @@ set_up_venv() {
     "${PIP[@]}" --version >/dev/null 2>&1 || make_venv "$python" -m venv
     pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt" && return
     say "pip did not get the test tools ($(pip_complaint)); using the distribution's"
-    install_packages python3-{numpy,tabulate,pytest,hypothesis,pytest-xdist} mypy ||
+    install_packages python3-{numpy,tabulate,pytest,hypothesis,pytest-xdist} ||
         fail "no test tools; let pip reach its registry, or install requirements/dev.txt some other way"
     make_venv "$python" -m venv --system-site-packages
 }

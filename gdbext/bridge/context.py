@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 
 from gdbext.bridge import session, settings
 from gdbext.bridge.evaluate import evaluate
 from gdbext.bridge.progress import TerminalProgress
 from gdbext.errors import NoHeapError
-from gdbext.target import Target
+
+if TYPE_CHECKING:
+    from gdbext.target import Target
 
 
 class Context:

@@ -7,13 +7,15 @@ one of gdb's thread objects, which gdb invalidates on detach, kill and ``core-fi
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 import gdb
 
 from gdbext.bridge import dependencies
-from gdbext.progress import Progress
-from gdbext.target import Target
+
+if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
+    from gdbext.progress import Progress
+    from gdbext.target import Target
 
 _ENDING_EVENTS = (
     "cont",

@@ -438,7 +438,8 @@ def state():
     frame, thread = gdb.selected_frame(), gdb.selected_thread()
     level = gdb.execute('frame', to_string=True).split()[0]
     found = [gdb.selected_inferior().num, thread.num, level, gdb.execute('show language', to_string=True),
-             *map(gdb.parameter, ('may-call-functions', 'scheduler-locking', 'confirm', 'width', 'pagination'))]
+             *(gdb.parameter(name) for name in (
+                 'may-call-functions', 'scheduler-locking', 'confirm', 'width', 'pagination'))]
     found += registers()
     thread.switch(); frame.select()
     for line in gdb.execute('info proc mappings', to_string=True).splitlines():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
 
 def complaint(result):
     """Return the one line of an install that failed, without its prefix."""
@@ -96,9 +100,27 @@ def test_demo_installs_what_is_missing(machine):
     assert complaint(result) == "cannot install gdb (see .deps/apt.log); as root: apt-get install gdb"
 
 
+def test_demo_without_root_or_sudo(machine):
+    machine.add_apt()
+    machine.add_program("sudo", "#!/usr/bin/env bash\nexit 1\n")
+    if os.geteuid() == 0:
+        pytest.skip("running as root")
+    machine.remove_program("gdb")
+    assert complaint(machine.install("--demo")) == (
+        "missing: gdb; neither root nor sudo here: as root, apt-get install gdb"
+    )
+
+
 def test_demo_without_its_program(machine):
     result = machine.install("--demo")
     assert "the compiler could not build testprogs/" in result.stderr
+
+
+def test_checkout_that_cannot_be_written(machine):
+    machine.deps.write_text("a file where the directory should be\n")
+    assert complaint(machine.install()) == (
+        f"cannot write to {machine.deps}; run this as the owner of the checkout"
+    )
 
 
 def test_unknown_option(machine):

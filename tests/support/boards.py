@@ -13,6 +13,8 @@ A stage is closed by its owner; everything it started ends then.
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import resource
 import select
@@ -21,7 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
@@ -34,6 +36,7 @@ INFOS = ("debug", "plain", "bare")
 DIMENSIONS: Mapping[str, Sequence[str]] = {"target": TARGETS, "info": INFOS, "glibc": MATRIX}
 START_TIMEOUT = 60.0
 NOWHERE = "/nonexistent"
+_SERIAL = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,6 @@ class Stage:
     core: Optional[Path] = None
     process: Optional[subprocess.Popen[bytes]] = None
     extra: tuple[str, ...] = ()
-    _runs: int = field(default=0, repr=False)
 
     def options(self) -> list[str]:
         """Return gdb's arguments up to the point where it has the target."""
@@ -100,8 +102,7 @@ class Stage:
 
         :raises AssertionError: the code did not reach its end.
         """
-        self._runs += 1
-        script = self.directory / f"script-{self._runs}.py"
+        script = self.directory / f"script-{next(_SERIAL)}.py"
         script.write_text(f"import gdb\n{code}\nprint('REACHED THE END')\n")
         output = self.gdb(f"source {script}", timeout=timeout)
         assert "REACHED THE END" in output.out, f"the script failed\n{output}"
@@ -117,8 +118,7 @@ class Stage:
 
         :raises AssertionError: no JSON came; with what gdb wrote.
         """
-        self._runs += 1
-        answer = self.directory / f"answer-{self._runs}.json"
+        answer = self.directory / f"answer-{next(_SERIAL)}.json"
         output = self.text(*before, f"{command} --json={answer}", timeout=timeout)
         return gdbrun.read_envelope(answer, output)
 
@@ -190,7 +190,7 @@ def _require(board: Board) -> None:
         pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
         if pattern.startswith("|") or "/" in pattern:
             raise Unavailable(f"the kernel puts cores elsewhere: core_pattern is {pattern}")
-    if board.target != "core" and _ptrace_scope() > 2:
+    if board.target != "core" and _ptrace_scope() > (2 if os.geteuid() == 0 else 1):
         raise Unavailable("this machine forbids ptrace")
 
 
@@ -242,6 +242,14 @@ class _Run:
         return copy
 
     def _started(self, command: list[str], home: Path) -> subprocess.Popen[bytes]:
+        try:
+            return self._spawned(command, home)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                raise Unavailable("this kernel runs no 32-bit programs") from None
+            raise
+
+    def _spawned(self, command: list[str], home: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
             cwd=home,

@@ -15,7 +15,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, Optional, Sequence, Union
 
 from tests.support.cache import cache_dir, locked
 
@@ -93,27 +93,47 @@ class Glibc:
         return options
 
 
-@lru_cache(maxsize=None)
 def glibc(name: str) -> Glibc:
-    """Return the glibc of a suite, fetching it if need be.
+    """Return the glibc of a suite, fetching it if need be; each run tries once.
 
     :raises Unavailable: the suite can't be reached, or now holds a version that another one gives.
     """
-    if name == "system":
-        return _system()
-    found = _fetched(SUITES[name])
-    twin = _twin(found)
+    found = _tried(name)
+    if isinstance(found, str):
+        raise Unavailable(found)
+    return found
+
+
+@lru_cache(maxsize=None)
+def _tried(name: str) -> Union[Glibc, str]:
+    """Return the glibc, or why there is none."""
+    try:
+        found = _system() if name == "system" else _fetched(SUITES[name])
+    except Unavailable as reason:
+        return f"glibc of {name}: {reason}"
+    twin = _twin(found) if name != "system" else None
     if twin:
-        raise Unavailable(f"glibc of {name} has moved to {found.version}, which {twin} gives too")
+        return f"glibc of {name} has moved to {found.version}, which {twin} gives too"
     return found
 
 
 def _twin(found: Glibc) -> Optional[str]:
-    """Another suite whose expected version this one has moved to."""
+    """Return the suite that gives the version this one has moved to; of two that moved, the first stays."""
     if found.suite not in MATRIX or found.version == SUITES[found.suite].expected:
         return None
-    others = (SUITES[name] for name in MATRIX if name != found.suite)
-    return next((suite.name for suite in others if suite.expected == found.version), None)
+    for name in MATRIX:
+        first = MATRIX.index(name) < MATRIX.index(found.suite) or found.version == SUITES[name].expected
+        if name != found.suite and first and _version(name) == found.version:
+            return name
+    return None
+
+
+def _version(name: str) -> Optional[str]:
+    """The version that a suite holds now; None where it can't be had."""
+    try:
+        return (_system() if name == "system" else _fetched(SUITES[name])).version
+    except Unavailable:
+        return None
 
 
 # ---- the machine's own ----

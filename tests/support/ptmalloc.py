@@ -297,7 +297,10 @@ class _Writer:
         self._ring()
         for address, size in self.builder.mmapped:
             self.image.map(address, size)
-            self.image.poke(address + self.sizes.word, size | 2)
+            pad = -self.sizes.header % self.sizes.alignment
+            trailer = self.sizes.header if self.builder.release in ("2.43", "2.44") else 0
+            self.image.poke(address + pad, pad)
+            self.image.poke(address + pad + self.sizes.word, (size - pad - trailer) | 2)
         for thread in self.builder.threads:
             self._thread(thread)
         self._par()

@@ -61,14 +61,24 @@ def test_apt_sources_are_understood():
     assert not list(glibcs._from_stanza(stanza + "\nEnabled: no"))
 
 
-def test_a_suite_that_moved_to_another_ones_version_is_told():
-    def found(version):
-        nowhere = Path("/nowhere")
-        return glibcs.Glibc("sid", version, version, nowhere, nowhere, nowhere, nowhere)
-
-    assert glibcs._twin(found(glibcs.SUITES["sid"].expected)) is None
-    assert glibcs._twin(found(glibcs.SUITES["trixie"].expected)) == "trixie"
-    assert glibcs._twin(found("2.99")) is None
+@pytest.mark.parametrize(
+    ("moved", "version", "versions", "twin"),
+    [
+        ("sid", "2.43", {}, None),
+        ("sid", "2.41", {}, "trixie"),
+        ("sid", "2.44", {}, "experimental"),
+        ("sid", "2.44", {"experimental": "2.45"}, None),
+        ("sid", "2.44", {"experimental": None}, None),
+        ("sid", "2.45", {"experimental": "2.45"}, None),
+        ("experimental", "2.45", {"sid": "2.45"}, "sid"),
+    ],
+)
+def test_a_suite_that_moved_to_another_ones_version_is_told(monkeypatch, moved, version, versions, twin):
+    now = {**{name: suite.expected for name, suite in glibcs.SUITES.items()}, **versions}
+    monkeypatch.setattr(glibcs, "_version", now.get)
+    nowhere = Path("/nowhere")
+    found = glibcs.Glibc(moved, version, version, nowhere, nowhere, nowhere, nowhere)
+    assert glibcs._twin(found) == twin
 
 
 def test_a_suite_that_cannot_be_reached_is_unavailable(monkeypatch, tmp_path):

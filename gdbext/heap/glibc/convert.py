@@ -47,7 +47,7 @@ def _extra_blocks(heap: GlibcHeap) -> Blocks:
             rows += [(at + header, 0, State.FENCEPOST, position) for at, _ in walked.fenceposts]
     for chunk in heap.mmapped.chunks:
         user = chunk.chunk + header
-        rows.append((user, chunk.end - user, State.MMAPPED, NO_ARENA))
+        rows.append((user, chunk.usable_end - user, State.MMAPPED, NO_ARENA))
     rows.sort()
     columns = list(zip(*rows)) or [(), (), (), ()]
     return Blocks(
@@ -124,8 +124,9 @@ class Charges(Sequence[Charge]):
         """One size word a chunk, and the whole header of mmapped chunks."""
         blocks, word = self._heap.blocks, np.uint64(self._heap.sizes.word)
         arena = blocks.address[blocks.state != State.MMAPPED]
-        mapped = [(one.start, one.chunk + self._heap.sizes.header) for one in self._heap.mmapped.chunks]
-        starts, ends = _columns(mapped)
+        mmapped = self._heap.mmapped.chunks
+        pieces = [(one.start, one.chunk + self._heap.sizes.header) for one in mmapped]
+        starts, ends = _columns(pieces + [(one.usable_end, one.end) for one in mmapped])
         return np.concatenate([arena - word, starts]), np.concatenate([arena, ends])
 
     def _slack(self) -> Tuple[U64, U64]:

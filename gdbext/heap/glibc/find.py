@@ -39,7 +39,6 @@ from gdbext.progress import Progress
 from gdbext.report import Evidence, Problem
 from gdbext.target import Target
 
-
 _SAMPLE = 16  # thread arenas that are tried where the main arena is absent
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.check import check_heap
@@ -49,4 +49,13 @@ def neutral(heap: GlibcHeap) -> Heap:
         dict(REMEDIES),
         heap.complete,
         heap,
+        _mmap_threshold(heap),
     )
+
+
+def _mmap_threshold(heap: GlibcHeap) -> Optional[int]:
+    """Return ``mp_.mmap_threshold``: larger requests get a mapping of their own. None when mp_ is not known."""
+    layout, address = heap.location.malloc_par_layout, heap.location.malloc_par
+    if layout is None or address is None:
+        return None
+    return layout.read(heap.target.reader, address, "mmap_threshold")

@@ -2,11 +2,15 @@
 
 Nothing links them, so they are recognised: at a page boundary, ``IS_MMAPPED`` alone among the flag bits, a
 size of whole pages within the mapping. ``mp_.n_mmaps`` and ``mp_.mmapped_mem`` say whether all were found.
+
+Since glibc commit 614cfd0f8a ("malloc: Change mmap chunk layout") (in 2.43) such a chunk leaves a header's room
+behind it and bit 0 of its prev_size says that it is of huge pages; before that it reached to the mapping's
+end. Which of the two a target has is told by the sizes found.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -21,18 +25,23 @@ from gdbext.report import Problem
 from gdbext.target import Target
 
 
+HUGE_PAGES = 1  # MMAP_HP
+
+
 @dataclass(frozen=True)
 class MmappedChunk:
     """One chunk with its own mapping.
 
     :param start: first byte of the mapping that it owns.
     :param chunk: chunk header; behind ``start`` where memalign moved it.
-    :param end: first address after it.
+    :param end: first address after the mapping.
+    :param usable_end: first address that the program may not use.
     """
 
     start: int
     chunk: int
     end: int
+    usable_end: int
 
 
 @dataclass(frozen=True)
@@ -41,12 +50,14 @@ class Mmapped:
 
     :param expected_blocks: ``mp_.n_mmaps``, or None when mp_ is not known.
     :param expected_bytes: ``mp_.mmapped_mem``, or None.
+    :param trailer: bytes between a chunk and its mapping's end.
     """
 
     chunks: Tuple[MmappedChunk, ...]
     expected_blocks: Optional[int]
     expected_bytes: Optional[int]
     problems: Tuple[Problem, ...] = ()
+    trailer: int = 0
 
     @property
     def bytes(self) -> int:
@@ -62,11 +73,23 @@ def find_mmapped(
     :param claimed: disjoint intervals of heaps, segments and stacks.
     """
     blocks, total = _expected(target, location)
-    chunks: List[MmappedChunk] = []
-    for low, high in _unclaimed(target, claimed):
-        chunks += _for_each_chunk(target, sizes, low, high)
-    census = Mmapped(tuple(chunks), blocks, total)
-    return Mmapped(census.chunks, blocks, total, tuple(_check_census(census)))
+    intervals = list(_unclaimed(target, claimed))
+    old, new = (
+        _census(target, sizes, trailer, intervals, (blocks, total)) for trailer in (0, sizes.header)
+    )
+    return new if new.bytes > old.bytes else old
+
+
+def _census(
+    target: Target,
+    sizes: Sizes,
+    trailer: int,
+    intervals: Sequence[Interval],
+    expected: Tuple[Optional[int], Optional[int]],
+) -> Mmapped:
+    chunks = [one for low, high in intervals for one in _for_each_chunk(target, sizes, trailer, low, high)]
+    census = Mmapped(tuple(chunks), *expected, trailer=trailer)
+    return replace(census, problems=tuple(_check_census(census)))
 
 
 def _expected(target: Target, location: Location) -> Tuple[Optional[int], Optional[int]]:
@@ -78,12 +101,16 @@ def _expected(target: Target, location: Location) -> Tuple[Optional[int], Option
 
 
 def _check_census(census: Mmapped) -> Iterator[Problem]:
-    found = (len(census.chunks), census.bytes)
-    expected = (census.expected_blocks, census.expected_bytes)
-    if None not in expected and found != expected:
+    """Compare with what ``mp_`` counts. Where chunks have a trailer, each mremap counts one too many."""
+    blocks, total = census.expected_blocks, census.expected_bytes
+    if blocks is None or total is None:
+        return
+    excess = total - census.bytes
+    drifted = bool(census.trailer) and excess >= 0 and excess % census.trailer == 0
+    if len(census.chunks) != blocks or (excess and not drifted):
         message = (
-            f"found {found[0]} mmapped chunks of {found[1]} bytes,"
-            f" mp_ counts {expected[0]} of {expected[1]} bytes"
+            f"found {len(census.chunks)} mmapped chunks of {census.bytes} bytes,"
+            f" mp_ counts {blocks} of {total} bytes"
         )
         yield Problem("mmapped-count", None, message)
 
@@ -105,7 +132,9 @@ def _unclaimed(target: Target, claimed: Sequence[Interval]) -> Iterator[Interval
             yield at, region.end
 
 
-def _for_each_chunk(target: Target, sizes: Sizes, low: int, high: int) -> Iterator[MmappedChunk]:
+def _for_each_chunk(
+    target: Target, sizes: Sizes, trailer: int, low: int, high: int
+) -> Iterator[MmappedChunk]:
     page = target.abi.page_size
     low, high = low + -low % page, high - high % page
     if low >= high:
@@ -116,7 +145,7 @@ def _for_each_chunk(target: Target, sizes: Sizes, low: int, high: int) -> Iterat
         return  # the region's absence is the core reader's problem, told there
     found: Dict[int, MmappedChunk] = {}
     for user in _user_offsets(sizes, page):
-        found.update((one.start, one) for one in _headers(words, sizes, page, (low, high), user))
+        found.update((one.start, one) for one in _headers(words, sizes, page, (low, high), (user, trailer)))
     at = low
     for start in sorted(found):
         if start >= at:
@@ -131,7 +160,7 @@ def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
     the mapping's start as prev_size; the old header stays behind, and ``mremap_chunk`` updates only
     the new one. So a header found at an aligned place counts more than the one at the start.
     """
-    yield sizes.header
+    yield sizes.header + -sizes.header % sizes.alignment
     alignment = 2 * sizes.alignment
     while alignment < page:
         yield from (alignment, 2 * alignment)
@@ -140,20 +169,30 @@ def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
 
 
 def _headers(
-    words: U64, sizes: Sizes, page: int, bounds: Tuple[int, int], user: int
+    words: U64, sizes: Sizes, page: int, bounds: Tuple[int, int], place: Tuple[int, int]
 ) -> Iterator[MmappedChunk]:
-    """Iterate over the mmapped chunks whose user memory begins at that offset of a page."""
-    (low, high), step = bounds, page // sizes.word
+    """Iterate over the mmapped chunks whose user memory begins at one offset of a page.
+
+    :param bounds: addresses of the first word and of the end.
+    :param place: that offset, and the bytes between a chunk and its mapping's end.
+    """
+    (low, high), (user, trailer), step = bounds, place, page // sizes.word
     at = (user - sizes.header) // sizes.word
-    before, heads = words[at::step], words[at + 1 :: step]
-    before = before[: len(heads)]
+    lead, heads = words[at::step] & ~np.uint64(HUGE_PAGES), words[at + 1 :: step]
+    lead = lead[: len(heads)]
     chunk = np.arange(len(heads), dtype=np.uint64) * np.uint64(page) + np.uint64(low + user - sizes.header)
-    size = heads & ~np.uint64(FLAG_BITS)
-    whole_pages = (before + np.uint64(sizes.header)) % np.uint64(page) == 0
-    lead_fits = whole_pages if user == page else before == user - sizes.header
-    sound = ((heads & np.uint64(FLAG_BITS)) == IS_MMAPPED) & lead_fits & (size > 0)
-    sound &= (before <= chunk - np.uint64(low)) & (size <= np.uint64(high) - chunk)
-    sound &= (before + size) % np.uint64(page) == 0
+    size = (heads & ~np.uint64(FLAG_BITS)) + np.uint64(trailer)
+    whole_pages = (lead + np.uint64(sizes.header)) % np.uint64(page) == 0
+    sound = whole_pages if user == page else lead == user - sizes.header
+    sound &= ((heads & np.uint64(FLAG_BITS)) == IS_MMAPPED) & (size > trailer)
+    sound &= (lead <= chunk - np.uint64(low)) & (size <= np.uint64(high) - chunk)
+    sound &= (lead + size) % np.uint64(page) == 0
     for row in np.flatnonzero(sound).tolist():
-        place = int(chunk[row])
-        yield MmappedChunk(place - int(before[row]), place, place + int(size[row]))
+        header = int(chunk[row])
+        end = header + int(size[row])
+        yield MmappedChunk(header - int(lead[row]), header, end, _usable_end(end, trailer, sizes))
+
+
+def _usable_end(end: int, trailer: int, sizes: Sizes) -> int:
+    """Where a chunk leaves room behind it, its last word there may be used as in any other chunk."""
+    return end - trailer + sizes.word if trailer else end

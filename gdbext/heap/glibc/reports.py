@@ -229,10 +229,10 @@ def _chunk_mask(heap: GlibcHeap, wanted: ChunkFilter) -> Mask:
 
 
 def _chunk_sizes(heap: GlibcHeap, rows: object) -> "np.typing.NDArray[np.uint64]":
-    """Return chunk sizes: top and mmapped chunks and fenceposts have no neighbour's word to use."""
+    """Return chunk sizes: what has no neighbour behind it cannot use the neighbour's first word."""
     blocks = heap.blocks.select(rows)
-    alone = blocks.having((State.TOP, State.MMAPPED, State.FENCEPOST))
-    extra = np.where(alone, np.uint64(heap.sizes.header), np.uint64(heap.sizes.word))
+    alone = (State.TOP, State.FENCEPOST) if heap.mmapped.trailer else (State.TOP, State.FENCEPOST, State.MMAPPED)
+    extra = np.where(blocks.having(alone), np.uint64(heap.sizes.header), np.uint64(heap.sizes.word))
     sizes: "np.typing.NDArray[np.uint64]" = blocks.size + extra
     return sizes
 
@@ -426,7 +426,7 @@ def mmapped(heap: GlibcHeap) -> Report:
     """Return ``glibc mmapped``: what was found against what ``mp_`` counts."""
     census, header = heap.mmapped, heap.sizes.header
     rows = tuple(
-        MmappedRow(o.chunk, o.chunk + header, o.start, o.end - o.start, o.end - o.chunk - header)
+        MmappedRow(o.chunk, o.chunk + header, o.start, o.end - o.start, o.usable_end - o.chunk - header)
         for o in census.chunks
     )
     totals = _mmapped_totals(heap)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.heap.glibc import find_tcache
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
 from gdbext.memory import Region
@@ -319,6 +320,14 @@ def test_a_great_many_zeroed_blocks_of_that_size():
     walked.addresses, walked.sizes = walked.addresses[order], walked.sizes[order]
     caches, problems = walked.caches()
     assert by_thread(caches) == builder.truth()["tcaches"] and len(caches) == 4 and not problems
+
+
+def test_more_blocks_of_that_size_than_are_examined(monkeypatch):
+    monkeypatch.setattr(find_tcache, "_EXAMINED_LIMIT", 2)
+    caches, problems = Walked(laid_out().build()).caches()
+    assert len(caches) == 4  # two were among those examined; the threads name the others
+    (problem,) = problems
+    assert problem.message == "4 chunks have the size of a thread cache: only 2 examined"
 
 
 @settings(max_examples=30, deadline=None)
