@@ -165,6 +165,10 @@ class Target:
                 return module
         return None
 
+    def lacks(self, address: int, size: int = 1) -> bool:
+        """Whether some of these bytes are mapped in the target but not in the core: absent is not damaged."""
+        return any(region.source == "absent" for region in self.index.within(address, address + size))
+
     def find_thread(self, number: int) -> Optional[Thread]:
         """Return the thread of that debugger number, or None."""
         return next((thread for thread in self.threads if thread.number == number), None)

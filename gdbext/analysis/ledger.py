@@ -104,7 +104,7 @@ def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> 
     return Report(
         account,
         evidence=[evidence for heap in heaps for evidence in heap.evidence],
-        problems=[*target.problems, *(p for heap in heaps for p in heap.problems), *problems],
+        problems=[*(p for heap in heaps for p in heap.problems), *problems],
         complete=all(heap.complete for heap in heaps),
         notes=notes_on(heaps, known),
     )

@@ -16,7 +16,7 @@ import numpy as np
 from gdbext.analysis.intervals import Coverage
 from gdbext.errors import GdbextError, NoTargetError
 from gdbext.heap.model import U64, Mask
-from gdbext.memory.process import MappingUse, read_smaps, resident_pages, unshared_pages
+from gdbext.memory.process import MappingUse, read_smaps, resident_pages, unshared_pages, zero_pages
 from gdbext.progress import SILENT, Progress
 from gdbext.target import Target
 
@@ -115,6 +115,8 @@ def _resident_runs(pid: int, use: MappingUse, page_size: int) -> Tuple[U64, U64]
     if use.rss == use.end - use.start:
         return np.array([use.start], np.uint64), np.array([use.end], np.uint64)
     present = resident_pages(pid, use.start, use.end)
+    if int(np.count_nonzero(present)) * page_size > use.rss:
+        present = present & ~zero_pages(pid, use.start, use.end)
     if int(np.count_nonzero(present)) * page_size > use.rss:
         present = without_zero_page(present, unshared_pages(pid, use.start, use.end), use.rss // page_size)
     return page_runs(present, use.start, page_size)

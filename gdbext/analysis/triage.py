@@ -8,6 +8,7 @@ from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.analysis.fragmentation import find_fragmentation
 from gdbext.analysis.ledger import Ledger, ledger, notes_on
+from gdbext.analysis.missing import find_gap, is_whole
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
@@ -77,16 +78,25 @@ def triage(
     found = ranked([finding for heap in heaps for finding in _findings(heap, target, limits, residency)])
     account, problems = ledger(target, heaps, residency)
     page = Triage if found else HealthyTriage
-    verdict = f"{count_text(len(found), 'finding')}." if found else "No findings."
     rows = [_heap_row(heap) for heap in heaps]
     return Report(
-        page(target_text(target), verdict, found, rows, account),
+        page(target_text(target), _verdict(target, heaps, len(found)), found, rows, account),
         evidence=[evidence for heap in heaps for evidence in heap.evidence],
-        problems=[*target.problems, *(problem for heap in heaps for problem in heap.problems), *problems],
+        problems=[*(problem for heap in heaps for problem in heap.problems), *problems],
         complete=all(heap.complete for heap in heaps),
         notes=notes_on(heaps, known),
         findings=bool(found),
     )
+
+
+def _verdict(target: Target, heaps: Sequence[Heap], found: int) -> str:
+    if found:
+        return f"{count_text(found, 'finding')}."
+    gap = find_gap(target)
+    if gap is None and all(is_whole(heap.problems) for heap in heaps):
+        return "No findings."
+    what = "No findings in what could be read" if heaps else "No heap was found, so nothing could be judged"
+    return f"{what}: {gap or 'the heap is not all in the core'}."
 
 
 def ranked(findings: Sequence[Finding]) -> Sequence[Finding]:

@@ -16,7 +16,7 @@ import gdb
 from gdbext.arguments import Arguments, find_json, nearest, parse
 from gdbext.bridge import dependencies, selection
 from gdbext.bridge.context import Context
-from gdbext.errors import GdbextError, UsageError
+from gdbext.errors import GdbextError, NoHeapError, UsageError
 
 # Characters handed to gdb at once: its pager looks at each write.
 _BATCH = 1 << 15
@@ -72,7 +72,7 @@ def run(spec: Any, text: str) -> None:
         with selection.kept():
             _answer(spec, text, context)
     except (GdbextError, KeyboardInterrupt, gdb.error) as error:
-        fault = _explain(error)
+        fault = _explain(error, context)
         fault = _write_envelope(spec, text, context, fault) or fault
         _fail(spec, context, fault)
     except Exception as error:  # noqa: BLE001  the one boundary: told, then raised to gdb
@@ -120,7 +120,15 @@ def _answer(spec: Any, text: str, context: Context) -> None:
     dependencies.load()
     report = _function(spec.run)(context, arguments)
     if report is not None:
-        _show(spec, arguments, context, report)
+        _show(spec, arguments, context, _completed(context, report))
+
+
+def _completed(context: Context, report: Any) -> Any:
+    """Add what is wrong with the target itself, the same for every command that has asked for it."""
+    from gdbext.analysis.missing import with_target
+
+    target = context.known_target
+    return report if target is None else with_target(report, target)
 
 
 def _function(path: str) -> Any:
@@ -171,7 +179,11 @@ def _copy(pieces: Iterable[str], stream: TextIO) -> None:
         stream.write(piece)
 
 
-def _explain(error: BaseException) -> GdbextError:
+def _explain(error: BaseException, context: Context) -> GdbextError:
+    if isinstance(error, NoHeapError) and context.known_target is not None:
+        from gdbext.analysis.missing import explained
+
+        return explained(error, context.known_target)
     if isinstance(error, GdbextError):
         return error
     if isinstance(error, KeyboardInterrupt):

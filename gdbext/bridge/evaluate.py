@@ -25,13 +25,20 @@ def evaluate(expression: str, word_mask: int) -> int:
     if not text:
         raise UsageError("an expression is missing", "-h shows how it is written")
     if _NUMBER.fullmatch(text):
-        return int(text, 0) & word_mask
+        return _literal(text, word_mask)
     _check_harmless(text)
     try:
         with _without_calls():
             return _number(gdb.parse_and_eval(text)) & word_mask
     except gdb.error as error:
         raise UsageError(f"cannot evaluate {text!r}: {_one_line(error)}") from None
+
+
+def _literal(text: str, word_mask: int) -> int:
+    number = int(text, 0)
+    if number > word_mask:
+        raise UsageError(f"{text} is beyond any address", f"the target's end at {word_mask:#x}")
+    return number
 
 
 def _check_harmless(text: str) -> None:
@@ -57,6 +64,8 @@ def _number(value: gdb.Value) -> int:
     kind = value.type.strip_typedefs()
     if kind.code == gdb.TYPE_CODE_VOID:
         raise gdb.error("it has no value")
+    if kind.code == gdb.TYPE_CODE_FLT:
+        raise gdb.error("it is no whole number")
     if kind.code in (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF)):
         return _number(value.referenced_value())
     if kind.code in (gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION, gdb.TYPE_CODE_FUNC):

@@ -18,10 +18,12 @@ import gdb
 from gdbext import coretarget
 from gdbext.abi import Abi
 from gdbext.bridge import threads
+from gdbext.bridge.objfiles import check_objfiles
 from gdbext.bridge.memory import GdbMemory, read_regions
 from gdbext.bridge.symbols import GdbSymbols
 from gdbext.errors import NoTargetError
 from gdbext.memory import Memory
+from gdbext.memory.cached import CachedMemory
 from gdbext.memory.process import ProcessMemory
 from gdbext.report import Problem
 from gdbext.target import Identity, Module, Target, Thread
@@ -75,7 +77,8 @@ def _read_core() -> Target:
     if path is None or not os.path.exists(path):
         raise NoTargetError("gdb does not name a core file that exists", "open it again with core-file CORE")
     target = coretarget.read_core_target(path, sysroot=_sysroot())
-    return replace(target, symbols=GdbSymbols(), threads=_numbered(target.threads))
+    problems = [*target.problems, *check_objfiles(target.modules, target.identity)]
+    return replace(target, symbols=GdbSymbols(), threads=_numbered(target.threads), problems=problems)
 
 
 def _sysroot() -> Optional[str]:
@@ -99,13 +102,14 @@ def _read_process(local: bool) -> Target:
     pid = gdb.selected_inferior().pid
     auxv = read_auxv()
     abi = read_abi(auxv)
-    memory: Memory = ProcessMemory(pid) if local else GdbMemory(read_regions(pid))
+    memory: Memory = ProcessMemory(pid) if local else CachedMemory(GdbMemory(read_regions(pid)))
     modules = coretarget.modules_of(memory, abi)
-    problems = [] if memory.regions() else [_no_mappings()]
+    identity = _identity(pid, local, modules, auxv)
+    problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
     return Target(
         memory=memory,
         abi=abi,
-        identity=_identity(pid, local, modules, auxv),
+        identity=identity,
         modules=modules,
         threads=threads.read_threads(abi),
         symbols=GdbSymbols(),

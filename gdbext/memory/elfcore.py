@@ -7,13 +7,15 @@ Every mapping of the process becomes regions by where its bytes are:
 * what the kernel or gcore left out (``p_filesz < p_memsz``, or an ``NT_FILE`` line without a program
   header) is unknown, not zeros. It is filled from the file that backs it (``file``) only where the
   mapping and the ELF segment under it are read-only, which leaves out RELRO, and the file's build-id
-  equals the one in the core's memory. Everything else is ``absent``;
+  equals the one in the core's memory. Everything else is ``absent``, and a problem unless it is a data file
+  (mapped in one piece, not to be executed), as every program with a locale has;
 * what a truncated file lost is ``absent``.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 from gdbext.memory import Buffer, Region
@@ -145,6 +147,7 @@ class _Filler:
         self._page_size = page_size
         self._files = files
         self._missing: dict[str, dict[str, int]] = {}
+        self._mapped = Counter(file.path for file in notes.files)
         self.pieces: list[Piece] = [
             (part.start, part.end, data, part.at - part.start) for part in parts if part.at is not None
         ]
@@ -176,6 +179,8 @@ class _Filler:
 
     def _fill_from_file(self, part: _Part, image: Optional[Image]) -> int:
         # add the piece, return where it ends
+        if image is None and self._is_data(part):
+            return part.start
         if image is None or image.build_id is None:
             return self._miss("no-build-id", part)
         file = self._files.find(part.name, image.build_id)
@@ -186,6 +191,10 @@ class _Filler:
         if part.start < end:
             self.pieces.append((part.start, end, file, part.offset - part.start))
         return end
+
+    def _is_data(self, part: _Part) -> bool:
+        # locale archives, caches, databases: they have no build-id, and nobody asks for their bytes
+        return self._mapped[part.name] == 1 and "x" not in part.permissions
 
     def _find_image(self, part: _Part) -> Optional[Image]:
         at = bisect.bisect_right(self._bases, part.start) - 1

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Iterator, Optional, Sequence
+from functools import lru_cache
+from typing import Any, Callable, Iterator, Optional, Sequence, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +25,16 @@ from gdbext.errors import FaultError, GdbextError, NoTargetError
 from gdbext.memory import Buffer, Region, RegionIndex
 
 Mask = npt.NDArray[np.bool_]
+_Entries = npt.NDArray[np.uint64]
+_Answers = TypeVar("_Answers", _Entries, Mask)
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
 _AT_ONCE = 1 << 28  # for one call: Ctrl-C is heard between calls
 _ENTRIES = 1 << 16  # of pagemap, read at a time
 _PRESENT, _SWAPPED = np.uint64(1 << 63), np.uint64(1 << 62)  # Documentation/admin-guide/mm/pagemap.rst
 _FILE_OR_EXCLUSIVE = np.uint64(1 << 61 | 1 << 56)
+_FRAME = np.uint64((1 << 55) - 1)
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 @dataclass(frozen=True)
@@ -246,22 +252,46 @@ def unshared_pages(pid: int, start: int, end: int) -> Mask:
     return _pagemap_bits(pid, start, end, _FILE_OR_EXCLUSIVE)
 
 
+def zero_pages(pid: int, start: int, end: int) -> Mask:
+    """Return for every page whether it is the kernel's shared zero page; errors as above.
+
+    None seems to be where the kernel keeps page frame numbers to itself: it tells them to root only.
+    """
+    frame = _zero_frame()
+    wanted = _PRESENT | frame
+    return _pagemap(pid, start, end, lambda entries: (entries & (_PRESENT | _FRAME) == wanted) & (frame != 0))
+
+
+@lru_cache(maxsize=None)
+def _zero_frame() -> np.uint64:
+    # a page that was only read is the zero page; its frame number is 0 where the kernel does not tell
+    page = np.frombuffer(mmap.mmap(-1, _PAGE, flags=_PRIVATE, prot=mmap.PROT_READ), np.uint8)
+    page.any()
+    start = int(page.ctypes.data)
+    (entry,) = _pagemap(os.getpid(), start, start + _PAGE, lambda entries: entries & _FRAME)
+    return np.uint64(entry)
+
+
 def swapped_pages(pid: int, start: int, end: int) -> Mask:
     """Return for every page from ``start`` to ``end`` whether it is swapped out; errors as above."""
     return _pagemap_bits(pid, start, end, _SWAPPED)
 
 
 def _pagemap_bits(pid: int, start: int, end: int, bit: np.uint64) -> Mask:
+    return _pagemap(pid, start, end, lambda entries: (entries & bit) != 0)
+
+
+def _pagemap(pid: int, start: int, end: int, wanted: Callable[[_Entries], _Answers]) -> _Answers:
     first, last = start // _PAGE, -(-end // _PAGE)
     descriptor = _open_proc(pid, "pagemap")
     try:
         parts = [
-            (_read_entries(descriptor, pid, at, min(_ENTRIES, last - at)) & bit) != 0
+            wanted(_read_entries(descriptor, pid, at, min(_ENTRIES, last - at)))
             for at in range(first, last, _ENTRIES)
         ]
     finally:
         os.close(descriptor)
-    return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+    return np.concatenate(parts) if parts else wanted(np.zeros(0, np.uint64))
 
 
 def _read_entries(descriptor: int, pid: int, page: int, count: int) -> npt.NDArray[np.uint64]:

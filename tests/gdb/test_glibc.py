@@ -37,6 +37,7 @@ HEALTHY = (
     "shrink_realloc --healthy",
     "stranded_arena --healthy",
     "tcache_full --healthy",
+    "trim --healthy",
     "two_waves --healthy",
 )
 FINDINGS = {
@@ -179,6 +180,16 @@ def test_a_core_taken_inside_malloc(stage, board):
     assert addresses(flux) == [address(here.truth.details["arena"])]
     assert check["data"]["damage"] == []
     assert triage["data"]["findings"] == []
+
+
+@pytest.mark.boards(program=("trim", "trim --healthy"))
+def test_trim_says_what_malloc_trim_returned(stage, board, program):
+    here = staged(stage, program)
+    (trim,) = ask(here, "glibc trim")
+    details, rows = here.truth.details, trim["data"]["arenas"]
+    assert sum(row["of_top"] for row in rows) == details["of_top"]
+    assert sum(row["in_bins"] for row in rows) == details["released"] - details["top_resident"]
+    assert trim["data"]["trimmable_bytes"] == sum(row["trimmable_bytes"] for row in rows)
 
 
 def test_foreign_bytes_are_counted(stage, board):

@@ -14,7 +14,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 TOOLS = ["bash", "cat", "dirname", "env", "find", "gcc", "grep", "head", "ln", "mkdir", "mv"]
-TOOLS += ["readlink", "rm", "sed", "sort", "tail"]
+TOOLS += ["readlink", "rm", "sed", "sort", "tail", "true"]
 
 # Runs `-ex "python CODE"` by the tests' own Python, as if it were a Python 3.99 embedded in gdb 13.1.
 FAKE_GDB = """#!{python}

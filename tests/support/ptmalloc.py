@@ -154,7 +154,7 @@ class HeapBuilder:
         self.libc = 0x7F1234400000 if wide else 0xF7C00000
         self.data = self.libc + 0x200000
         self.mp = self.data + 0x340
-        self._next_heap = (0x7F1200000000 if wide else 0xF0000000) // self.heap_max * self.heap_max
+        self._next_heap = (0x7E0000000000 if wide else 0xF0000000) // self.heap_max * self.heap_max
         self._next_stack = 0x7F1238000000 if wide else 0xF7F00000
         self._next_mmap = 0x7F1236000000 if wide else 0xF7A00000
         brk = 0x555555570000 if wide else 0x56570000

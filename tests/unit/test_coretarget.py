@@ -547,10 +547,10 @@ def test_identity_is_the_process(specimen, kind, target):
         assert target.memory.notes.signal == signal.SIGABRT
 
 
-def test_only_the_data_file_is_a_problem(specimen, target):
-    (problem,) = target.problems
-    assert problem.kind == "no-build-id"
-    assert problem.message.endswith(f"nor is a build-id to know them by: {specimen.folder / 'data'}")
+def test_a_data_file_is_absent_but_no_problem(specimen, target):
+    assert target.problems == ()
+    (data,) = [r for r in target.memory.regions() if r.name == str(specimen.folder / "data")]
+    assert data.source == "absent"
 
 
 def test_wrong_file_is_not_believed(specimen, kind, tmp_path):

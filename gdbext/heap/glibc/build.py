@@ -161,7 +161,11 @@ class _Builder:
         links = Links(self.target, self.sizes, chunks.address[free], chunks.size[free])
         for view in self.heap.arenas:
             self.progress.at("free lists", view.head.index, len(self.heap.arenas))
-            view.lists = read_bins(self.target, self.location, view.head, links)
+            try:
+                view.lists = read_bins(self.target, self.location, view.head, links)
+            except FaultError as fault:
+                view.listed = False
+                self._note_lists(view, fault)
 
     def _damaged(self) -> bool:
         return any(
@@ -196,9 +200,18 @@ class _Builder:
             self._read_cache(at)
         self.heap.problems += check_shared(self.heap.caches)
         for view in self.heap.arenas:
-            view.lists += read_fastbins(
-                self.target, self.location, self.sizes, view.head, self.heap.safe_linking
-            )
+            self._read_fastbins(view)
+
+    def _read_fastbins(self, view: ArenaView) -> None:
+        linking = self.heap.safe_linking
+        try:
+            view.lists += read_fastbins(self.target, self.location, self.sizes, view.head, linking)
+        except FaultError as fault:
+            self._note_lists(view, fault)
+
+    def _note_lists(self, view: ArenaView, fault: FaultError) -> None:
+        message = f"arena {view.head.address:#x}: {fault}; its free lists are unknown"
+        self.heap.problems.append(Problem("absent-memory", fault.address, message))
 
     def _read_cache(self, at: Tcache) -> None:
         try:
@@ -233,16 +246,25 @@ class _Builder:
 
     def _mark(self, chunks: Chunks, owner: U32) -> None:
         lists: List[Sequence[FreeList]] = [view.lists for view in self.heap.arenas]
-        flux = [view.head.in_flux for view in self.heap.arenas]
+        excuses = [_excuse(view) for view in self.heap.arenas]
+        absent = [gap for v in self.heap.arenas for w in v.walked if w.absent for gap in w.skipped]
         main = next((at for at, v in enumerate(self.heap.arenas) if v.head.kind == "main"), -1)
-        state, problems = mark_states(chunks, owner, lists, self.heap.caches)
-        problems += check_unlisted(chunks, owner, state, flux)
+        state, problems = mark_states(chunks, owner, lists, self.heap.caches, absent)
+        problems += check_unlisted(chunks, owner, state, excuses)
         problems += check_flags(chunks, owner, state, main)
         self.heap.problems += problems
         self.heap.blocks = blocks_of(self.heap, chunks, state, owner)
         for view in self.heap.arenas:
             for walked in view.walked:
                 walked.release()
+
+
+def _excuse(view: ArenaView) -> str:
+    """Return why a free chunk on no list is no damage in this arena, or ""."""
+    if view.head.in_flux:
+        return "its arena is in flux"
+    cut = any(problem.kind == "absent-memory" for one in view.lists for problem in one.problems)
+    return "part of its arena's lists is not in the core" if cut or not view.listed else ""
 
 
 def _stacks(target: Target) -> List[Interval]:

@@ -145,7 +145,11 @@ def _by_structure(
     probe: Probe, notes: Notes, known: ThreadArenas, progress: Progress
 ) -> Optional[Origin]:
     origins = []
-    for fit in find_bin_arenas(probe, known, progress):
+    fits, skipped = find_bin_arenas(probe, known, progress)
+    if skipped:
+        message = f"{skipped} places that resemble an arena's bins were not looked at: there are too many"
+        notes.doubt("search-limit", None, message)
+    for fit in fits:
         if fit.address not in known.addresses:
             origins.append(Origin(fit, True, None, find_par(probe, fit.address, fit.layout)))
     return _choose(probe, notes, origins)
@@ -253,15 +257,28 @@ def _all_arenas(
     ring, first = origin.best.ring, known.addresses
     members = dict.fromkeys(arena for arena in ring.arenas if origin.main or arena in first)
     if origin.main and not ring.closed:
-        message = f"next of the arena at {ring.broken_at:#x} does not lead back to main_arena"
-        notes.doubt("arena-ring", ring.broken_at, message, corruption=True)
+        notes.problems.append(_broken_ring(probe, origin))
         members = dict.fromkeys(a for a in members if a == origin.best.address or a in first)
-    for arena in _unreached(probe, origin, sorted(first - set(members))):
-        members[arena] = None
-        if origin.main:
-            message = f"arena at {arena:#x} has a heap but is not in the ring of arenas: added"
-            notes.doubt("arena-ring", arena, message, corruption=True)
-    return tuple(members)
+    others = list(_unreached(probe, origin, sorted(first - set(members))))
+    if others and origin.main:
+        message = f"{len(others)} arenas have heaps but are not in the ring: added, the first at {others[0]:#x}"
+        notes.doubt("arena-ring", others[0], message, corruption=not _cut_ring(probe, origin))
+    return (*members, *others)
+
+
+def _broken_ring(probe: Probe, origin: Origin) -> Problem:
+    """Return the problem of a ring that does not close: damage, unless the core lacks the next arena."""
+    at = origin.best.ring.broken_at
+    if _cut_ring(probe, origin):
+        message = f"the ring of arenas leads to {at:#x}, which is not in the core: those behind it are known by their heaps"
+        return Problem("absent-memory", at, message)
+    message = f"next of the arena at {at:#x} does not lead back to main_arena"
+    return Problem("arena-ring", at, message, corruption=True)
+
+
+def _cut_ring(probe: Probe, origin: Origin) -> bool:
+    at = origin.best.ring.broken_at
+    return at is not None and probe.target.lacks(at, origin.best.layout.size)
 
 
 def _unreached(probe: Probe, origin: Origin, arenas: Sequence[int]) -> Iterator[int]:

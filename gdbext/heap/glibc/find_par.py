@@ -73,7 +73,8 @@ def _segment(probe: Probe, address: int) -> Iterator[Region]:
 
 def _pars_in(probe: Probe, region: Region, bases: Sequence[int]) -> Iterator[Par]:
     try:
-        data = view(probe.target.memory, region.start, region.size)
+        # A truncated core may end a region anywhere.
+        data = view(probe.target.memory, region.start, region.size // probe.abi.pointer_size * probe.abi.pointer_size)
     except FaultError:
         return
     words = np.frombuffer(data, dtype=probe.abi.word_dtype)

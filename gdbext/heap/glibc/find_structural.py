@@ -26,7 +26,8 @@ from gdbext.heap.glibc.layouts import (
     malloc_states,
 )
 from gdbext.layout import StructLayout
-from gdbext.memory import Region, view
+from gdbext.memory import Region
+from gdbext.memory.bulk import words_at
 from gdbext.progress import Progress
 
 _PIECE = 4 << 20
@@ -114,26 +115,31 @@ def data_regions(regions: Sequence[Region]) -> Iterator[Region]:
                 yield region
 
 
-def unnamed_regions(regions: Sequence[Region]) -> Iterator[Region]:
+def unnamed_regions(probe: Probe, known: ThreadArenas) -> Iterator[Region]:
     """Iterate over what may hold data where the target does not tell which mapping is a file's."""
-    for region in regions:
-        if region.writable and region.readable and not region.name and region.size <= _UNNAMED_LIMIT:
+    heaps = {region.start for region in map(probe.region, known.addresses) if region is not None}
+    for region in probe.index.regions:
+        usable = region.writable and region.readable and not region.name
+        if usable and region.size <= _UNNAMED_LIMIT and region.start not in heaps:
             yield region
 
 
 def find_bin_arenas(
     probe: Probe, known: ThreadArenas, progress: Progress
-) -> list[Candidate]:
-    """Return the arenas whose bins were found in data segments, the best fit of each."""
-    regions = probe.index.regions
-    named = list(data_regions(regions))
-    found = _arenas_in(probe, named, known, progress)
-    return found or _arenas_in(probe, list(unnamed_regions(regions)), known, progress)
+) -> tuple[list[Candidate], int]:
+    """Return the arenas whose bins were found in data segments, the best fit of each.
+
+    Also returns how many likely places were not looked at, because there were too many.
+    """
+    found, skipped = _arenas_in(probe, data_regions(probe.index.regions), known, progress)
+    if found:
+        return found, skipped
+    return _arenas_in(probe, unnamed_regions(probe, known), known, progress)
 
 
 def _arenas_in(
-    probe: Probe, regions: Sequence[Region], known: ThreadArenas, progress: Progress
-) -> list[Candidate]:
+    probe: Probe, regions: Iterable[Region], known: ThreadArenas, progress: Progress
+) -> tuple[list[Candidate], int]:
     found: dict[int, Candidate] = {}
     tried = 0
     for region in regions:
@@ -143,7 +149,7 @@ def _arenas_in(
             best = best_fit(probe, bins, known) if tried <= _HIT_LIMIT else None
             if best is not None:
                 found[best.address] = best
-    return list(found.values())
+    return list(found.values()), max(tried - _HIT_LIMIT, 0)
 
 
 def _bin_arrays(probe: Probe, region: Region) -> Iterator[int]:
@@ -167,7 +173,7 @@ def _self_linked(probe: Probe, region: Region) -> Addresses:
     for start in range(region.start, region.end, _PIECE):
         size = min(_PIECE + word, region.end - start)
         try:
-            words = np.frombuffer(view(probe.target.memory, start, size), dtype=abi.word_dtype)
+            words = words_at(probe.target.memory, abi, start, size // word)
         except FaultError:
             continue  # absent in part: what is missing cannot be searched
         expected = (np.arange(len(words) - 1, dtype=np.uint64) * np.uint64(word)) + np.uint64(start)

@@ -131,6 +131,7 @@ _PAR_TCACHE = ("size_t tcache_bins", "size_t tcache_max_bytes", "size_t tcache_c
 _PAR_LIMIT = ("size_t tcache_unsorted_limit",)
 
 MALLOC_PARS = (
+    # From the debug info of 2.44. It differs from 2.43 behind all that is used; where both fit, it is named.
     Variant(
         "2.44",
         "without tcache_unsorted_limit",

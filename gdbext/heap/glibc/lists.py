@@ -92,6 +92,9 @@ class _Follow:
         place = f"{self.kind} bin {self.index}"
         self.problems.append(Problem(kind, address, f"{place}: {message}", corruption=True))
 
+    def lose(self, address: int, message: str) -> None:
+        self.problems.append(absent_link(f"{self.kind} bin {self.index}", address, message))
+
     def forwards(self, first: int) -> None:
         """Follow fd from the header until it comes back to it."""
         before, chunk, row = self.header, first, self.links.row(first)
@@ -124,8 +127,11 @@ class _Follow:
             return None
         try:
             return self.links.read(chunk, row)
-        except FaultError:
-            self.wrong(before, f"fd of {before:#x} is {chunk:#x}, which cannot be read")
+        except FaultError as fault:
+            if self.links.target.lacks(fault.address, fault.size):
+                self.lose(chunk, f"goes on at {chunk:#x}")
+            else:
+                self.wrong(before, f"fd of {before:#x} is {chunk:#x}, which cannot be read")
             return None
 
     def _keep(self, chunk: int, size: int) -> None:
@@ -136,7 +142,7 @@ class _Follow:
             self.wrong(chunk, f"chunk {chunk:#x} of size {size:#x} belongs to {fits}", "bin-size")
 
     def done(self) -> FreeList:
-        return FreeList(self.kind, self.index, tuple(self.chunks), tuple(self.problems))
+        return FreeList(self.kind, self.index, tuple(self.chunks), tuple(dict.fromkeys(self.problems)))
 
 
 def read_bins(target: Target, location: Location, head: ArenaHead, links: Links) -> List[FreeList]:
@@ -157,8 +163,11 @@ def read_bins(target: Target, location: Location, head: ArenaHead, links: Links)
         follow.forwards(first)
         if follow.problems:
             follow.backwards(last)
-        elif (follow.chunks[-1] if follow.chunks else header) != last:
-            follow.wrong(header, f"its bk is {last:#x}, expected the last chunk {follow.chunks[-1]:#x}")
+        elif (follow.chunks or [header])[-1] != last:
+            expected = f"the last chunk {follow.chunks[-1]:#x}" if follow.chunks else "itself, as its fd"
+            follow.wrong(header, f"its bk is {last:#x}, expected {expected}")
+            if not follow.chunks:
+                follow.backwards(last)
         lists.append(follow.done())
     return lists
 
@@ -186,7 +195,11 @@ def read_fastbins(
 def _fastbin(target: Target, sizes: Sizes, index: int, chain: "Chain") -> FreeList:
     problems = list(chain.problems)
     for chunk in chain.nodes:
-        size = target.reader.word(chunk + sizes.word, "fastbin chunk") & ~FLAG_BITS
+        try:
+            size = target.reader.word(chunk + sizes.word, "fastbin chunk") & ~FLAG_BITS
+        except FaultError as fault:
+            problems.append(unreadable_node(target, f"fastbin {index}", chunk, fault))
+            continue
         if not sizes.valid(size) or sizes.fastbin_index(size) != index:
             message = f"fastbin {index}: chunk {chunk:#x} of size {size:#x} does not belong there"
             problems.append(Problem("fastbin-size", chunk, message, corruption=True))
@@ -219,14 +232,26 @@ def follow_single(
             return chain
         try:
             stored = target.reader.word(node + link, "list link")
-        except FaultError:
-            message = f"{place}: link to {node:#x}{_behind(before)}, which cannot be read"
-            chain.problems.append(Problem("list-link", node, message, corruption=True))
+        except FaultError as fault:
+            chain.problems.append(unreadable_node(target, place, node, fault, _behind(before)))
             return chain
         seen.add(node)
         chain.nodes.append(node)
         before, node = node, reveal(stored, node + link, safe_linking, sizes)
     return chain
+
+
+def unreadable_node(target: Target, place: str, node: int, fault: FaultError, behind: str = "") -> Problem:
+    """Return the problem of a node that cannot be read: damage, unless the core lacks it."""
+    if target.lacks(fault.address, fault.size):
+        return absent_link(place, node, f"goes on at {node:#x}")
+    message = f"{place}: link to {node:#x}{behind}, which cannot be read"
+    return Problem("list-link", node, message, corruption=True)
+
+
+def absent_link(place: str, address: int, message: str) -> Problem:
+    """Return the problem of a list that leads out of what the core holds."""
+    return Problem("absent-memory", address, f"{place}: {message}, which is not in the core")
 
 
 def _node_fault(

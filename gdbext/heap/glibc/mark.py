@@ -23,13 +23,18 @@ _STATE_OF = {
 
 
 def mark_states(
-    chunks: Chunks, owner: U32, lists: Sequence[Sequence[FreeList]], caches: Sequence[Cache]
+    chunks: Chunks,
+    owner: U32,
+    lists: Sequence[Sequence[FreeList]],
+    caches: Sequence[Cache],
+    absent: Sequence[Tuple[int, int]] = (),
 ) -> Tuple[U8, List[Problem]]:
     """Return the state of every chunk, and what the lists and the chunks disagree about.
 
     :param chunks: of all arenas, sorted by address.
     :param owner: arena index of each.
     :param lists: the free lists of each arena, by arena index.
+    :param absent: stretches whose chunks are not known because the core lacks memory.
     """
     state = np.where(chunks.free, np.uint8(State.FREE), np.uint8(State.IN_USE)).astype(np.uint8)
     problems: List[Problem] = []
@@ -40,7 +45,15 @@ def mark_states(
         for one in cache.classes:
             place = f"{cache.label}, class {one.index}"
             problems += _mark(chunks, state, one.chunks, State.TCACHE, place)
-    return state, problems
+    return state, [_unless_absent(problem, absent) for problem in problems]
+
+
+def _unless_absent(problem: Problem, absent: Sequence[Tuple[int, int]]) -> Problem:
+    """A chunk that was not seen because the core lacks it, or what leads to it, is no damage."""
+    at = problem.address
+    if problem.kind != "list-chunk" or at is None or not any(low <= at < high for low, high in absent):
+        return problem
+    return Problem("absent-memory", at, f"{problem.message}: the core lacks memory there")
 
 
 def _mark_list(
@@ -81,18 +94,19 @@ def _mark(
     return problems
 
 
-def check_unlisted(chunks: Chunks, owner: U32, state: U8, in_flux: Sequence[bool]) -> List[Problem]:
+def check_unlisted(chunks: Chunks, owner: U32, state: U8, excuses: Sequence[str]) -> List[Problem]:
     """Return a problem for each chunk that is free by its neighbour but on no list.
 
-    In an arena that a thread holds locked that is a chunk on its way, not damage.
+    :param excuses: why that is no damage in an arena ("" where it is): a thread holds it locked and the
+        chunk is on its way, or the core lacks part of its lists.
     """
     problems = []
     for row in np.flatnonzero(state == State.FREE).tolist():
-        flux = in_flux[int(owner[row])]
+        excuse = excuses[int(owner[row])]
         chunk, size = int(chunks.address[row]), int(chunks.size[row])
-        why = "; its arena is in flux" if flux else ""
+        why = f"; {excuse}" if excuse else ""
         message = f"chunk of {size} bytes is marked free by the chunk after it but is on no list{why}"
-        problems.append(Problem("free-unlisted", chunk, message, corruption=not flux))
+        problems.append(Problem("free-unlisted", chunk, message, corruption=not excuse))
     return problems
 
 

@@ -27,7 +27,6 @@ class ArenaRow:
 
     address: int = column("arena", Kind.ADDRESS)
     kind: str = column("kind")
-    heaps: int = column("heaps", Kind.COUNT)
     system_mem: int = column("system", Kind.BYTES)
     walked_bytes: int = column(None, Kind.BYTES)
     in_use_bytes: int = column("in use", Kind.BYTES)
@@ -37,6 +36,7 @@ class ArenaRow:
     top_bytes: int = column("top", Kind.BYTES)
     trimmable_bytes: int = column("trimmable", Kind.BYTES)
     in_use_share: Optional[float] = column("used", Kind.SHARE)
+    heaps: int = column("heaps", Kind.COUNT)
     attached: int = column("attached", Kind.COUNT)
     in_flux: bool = column(None, Kind.FLAG)
     state: str = column("state", json=False)

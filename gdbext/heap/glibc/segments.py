@@ -218,8 +218,10 @@ class MainArena:
         return Segment(start, self.sizes.align_chunk(start), end, kind, self.head.index, top)
 
     def _top_end(self, run: Interval) -> int:
-        """Return where top ends; the run's end when its size cannot be so."""
+        """Return where top ends; the run's end when its size cannot be so, or is not in the core."""
         top, page = self.head.top, self.target.abi.page_size
+        if self.target.lacks(top + self.sizes.word, self.sizes.word):
+            return run[1]
         size = self.target.reader.word(top + self.sizes.word, "top's size") & ~FLAG_BITS
         end = top + size
         return end if size >= self.sizes.minimum and end <= run[1] and end % page == 0 else run[1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from gdbext.errors import FaultError
-from gdbext.heap.glibc.lists import follow_single
+from gdbext.heap.glibc.lists import follow_single, unreadable_node
 from gdbext.heap.glibc.location import Location, Tcache
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes
 from gdbext.report import Problem
@@ -132,7 +132,7 @@ def _check_sizes(
         try:
             size = target.reader.word(node - sizes.word, "cached chunk") & ~FLAG_BITS
         except FaultError as fault:
-            problems.append(Problem("list-link", node, f"{place}: {fault}", corruption=True))
+            problems.append(unreadable_node(target, place, node, fault))
             continue
         if not sizes.valid(size) or sizes.tcache_index(size, SMALL_CLASSES) != index:
             message = f"{place}: chunk {node - sizes.header:#x} of size {size:#x} belongs to another class"

@@ -23,12 +23,14 @@ class ArenaView:
 
     :param threads: attached threads, or None when thread_arena could not be read.
     :param lists: its free lists that are not empty.
+    :param listed: False where the heads of its lists are not in the core.
     """
 
     head: ArenaHead
     heaps: List[HeapInfo] = field(default_factory=list)
     walked: List[Walked] = field(default_factory=list)
     lists: List[FreeList] = field(default_factory=list)
+    listed: bool = True
     problems: List[Problem] = field(default_factory=list)
     threads: Optional[Tuple[ThreadRef, ...]] = None
 

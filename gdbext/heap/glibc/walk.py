@@ -120,8 +120,8 @@ class _Walk:
         buffer = view(target.memory, self.origin, extent)
         self.words = words_of(buffer, sizes.word, target.abi.byteorder)
         top = self.segment.top
-        in_run = top is not None and self.origin <= top < high
-        self.stop = self._position(top) if top is not None and in_run else len(self.words)
+        self.has_top = top is not None and self.origin <= top <= high - 2 * sizes.word
+        self.stop = self._position(top) if top is not None and self.has_top else len(self.words)
         self.known = {self._position(a) for a in known if self.origin <= a < high and sizes.aligned(a)}
         self.result = result
         self.parts: List[Chunks] = []
@@ -136,9 +136,12 @@ class _Walk:
         at = 0 if self.origin == self.segment.first else self._first_chunk()
         while at < self.stop:
             found, end = walk_chunks(self.words, at, self.stop, self.rules)
+            if len(found) and not self.whole and end + 1 >= len(self.words):
+                # The header behind the last chunk, which says whether that is free, is not in the core.
+                found, end = found[:-1], int(found[-1])
             self._keep(found, end)
             at = self.stop if end >= self.stop else self._after(end)
-        if self.whole:
+        if self.whole or self.has_top:
             self._finish()
         return self.parts
 
@@ -196,7 +199,7 @@ class _Walk:
             return True
         size = self.words[at + 1] & ~FLAG_BITS
         fits = self._address(at) + size <= self.segment.end
-        return fits and self.sizes.valid(size) and at + size // self.sizes.word > self.stop
+        return fits and self.sizes.valid(size) and at + size // self.sizes.word + 1 >= len(self.words)
 
     def _fenceposts(self, at: int) -> List[int]:
         """Return the sizes of the fenceposts at a position: two or more, or none."""
@@ -291,6 +294,8 @@ class _Walk:
         if segment.top is None:
             self._finish_without_top(end)
             return
+        if end != segment.top:
+            return  # top is not in what can be read
         self.result.top = segment.top
         size = self.words[self.stop + 1] & ~FLAG_BITS if self.stop + 1 < len(self.words) else 0
         room = segment.end - segment.top
@@ -329,13 +334,16 @@ def walk_segment(
     walked = Walked(segment, _no_chunks(), segment.end)
     parts: List[Chunks] = []
     at = segment.first
-    for low, high in _readable_runs(target, segment):
+    for low, high in _readable_runs(target, segment, sizes.alignment):
+        low = sizes.align_chunk(low)
+        if low >= high or (segment.top is not None and segment.top < low):
+            continue  # behind top are only bytes of top
         _note_absent(walked, at, low)
         try:
             parts += _Walk(target, sizes, (low, high), known, walked).run()
         except FaultError:
             _note_absent(walked, low, high)
-        at = high
+        at = high if walked.top is None else segment.end
     _note_absent(walked, at, segment.end)
     walked.chunks = join_chunks(parts)
     walked.chunk_count = len(walked.chunks.size)
@@ -343,8 +351,11 @@ def walk_segment(
     return walked
 
 
-def _readable_runs(target: Target, segment: Segment) -> List[Tuple[int, int]]:
-    """Return the stretches of ``first`` to ``end`` that can be read, adjacent regions joined."""
+def _readable_runs(target: Target, segment: Segment, alignment: int) -> List[Tuple[int, int]]:
+    """Return the stretches of ``first`` to ``end`` that can be read, adjacent regions joined.
+
+    A truncated core may end anywhere: the bytes of a word that is not whole cannot be read.
+    """
     runs: List[Tuple[int, int]] = []
     for region in target.index.within(segment.first, segment.end):
         low, high = max(region.start, segment.first), min(region.end, segment.end)
@@ -354,7 +365,8 @@ def _readable_runs(target: Target, segment: Segment) -> List[Tuple[int, int]]:
             runs[-1] = (runs[-1][0], high)
         else:
             runs.append((low, high))
-    return runs
+    whole = ((low, high if high == segment.end else high - high % alignment) for low, high in runs)
+    return [(low, high) for low, high in whole if low < high]
 
 
 def _note_absent(walked: Walked, start: int, end: int) -> None:

@@ -51,6 +51,31 @@ def test_pages_that_were_only_read_are_not():
     assert residency.resident(u64(start), u64(start + 64 * PAGE)) == PAGE
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel tells page frame numbers to root only")
+def test_zero_pages_and_pages_shared_after_a_fork_are_told_apart():
+    block = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        block.madvise(mmap.MADV_NOHUGEPAGE)
+    for page in range(3):
+        block[page * PAGE] = 1
+    block[3 * PAGE] = 0  # written, so no zero page, though it holds nothing but zeros
+    assert sum(block[page * PAGE] for page in range(64)) == 3
+    start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    ready, done = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(done)
+        os.read(ready, 1)
+        os._exit(0)
+    try:
+        residency = read_residency(os.getpid(), PAGE)
+    finally:
+        os.close(done)
+        os.waitpid(child, 0)
+        os.close(ready)
+    assert residency.resident(u64(start), u64(start + 64 * PAGE)) == 4 * PAGE
+
+
 def test_pages_shared_after_a_fork_are_kept():
     present, unshared = np.array([True] * 4), np.array([True, False, False, False])
     assert without_zero_page(present, unshared, 1).tolist() == [True, False, False, False]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.heap.glibc import find_structural
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.layout import StructLayout
 from gdbext.memory import Region
@@ -316,7 +317,7 @@ def test_ring_that_leads_nowhere():
     assert sorted(location.arenas) == sorted(arenas) and location.arenas[0] == arenas[0]
     assert set(kinds(location)) == {"arena-ring"} and all(p.corruption for p in location.problems)
     assert "does not lead back to main_arena" in location.problems[0].message
-    assert any("is not in the ring of arenas: added" in p.message for p in location.problems)
+    assert "1 arenas have heaps but are not in the ring: added" in location.problems[1].message
 
 
 def test_ring_that_never_returns_to_the_main_arena():
@@ -420,6 +421,20 @@ def test_data_full_of_self_links_ends_soon():
     for at in range(0, 1 << 20, 16):
         words.append((start + at - 16).to_bytes(8, "little") * 2)
     assert find(hostile(b"".join(words))) is None
+
+
+def test_more_decoys_than_are_looked_at(monkeypatch):
+    monkeypatch.setattr(find_structural, "_HIT_LIMIT", 2)
+    image = laid_out().build()
+    bss = image.builder.data + 0x2000
+    for at in range(bss + 0x10, bss + 0x2000, 0x900):
+        image.poke(at, at - 16)
+        image.poke(at + 8, at - 16)
+    location = find(image.target())
+    assert location.main_arena == image.builder.main.address
+    (problem,) = location.problems
+    assert problem.kind == "search-limit"
+    assert "places that resemble an arena's bins were not looked at" in problem.message
 
 
 def test_sparse_self_links_end_soon():

@@ -1,0 +1,218 @@
+"""Damaged heaps: whatever the words say, reading ends in time, with problems or one clear error.
+
+Each case lays out a sound heap, overwrites words of it, reads it, and makes every report of it in both renderings.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gdbext
+from gdbext import render
+from gdbext._mount import mount
+from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.errors import GdbextError
+from gdbext.heap.detect import find_heaps
+from gdbext.progress import SILENT
+from tests.support.ptmalloc import PAGE, HeapBuilder
+
+mount(os.path.dirname(gdbext.__file__))
+
+from gdbext.commands import blocks, glibc, rss, triage  # noqa: E402
+
+BIG_ENDIAN = Abi(8, "big", "s390x")
+MATRIX = [
+    (X86_64, "2.23"),
+    (X86_64, "2.31"),
+    (X86_64, "2.28-rhel8"),
+    (X86_64, "2.36"),
+    (X86_64, "2.42"),
+    (X86_64, "2.44"),
+    (I386, "2.36"),
+    (I386, "2.43"),
+    (AARCH64, "2.36"),
+    (BIG_ENDIAN, "2.31"),
+]
+NAMES = [f"{getattr(abi, 'machine')}-{release}" for abi, release in MATRIX]
+SECONDS = 2.0  # of this process's CPU for one heap and all its reports
+RANDOM_CASES = 300
+
+
+class Arguments:
+    """A command line that was parsed."""
+
+    def __init__(self, expression="", **values):
+        self.expression, self._values = expression, values
+
+    def value(self, name):
+        return self._values.get(name)
+
+    def flag(self, name):
+        return bool(self._values.get(name))
+
+
+class Context:
+    """What the bridge gives to a command, over bytes."""
+
+    def __init__(self, target):
+        self.target, self.settings, self.progress = target, {}, SILENT
+        self._heaps = find_heaps(target, SILENT)
+
+    def heaps(self):
+        return self._heaps
+
+    def heap(self, allocator):
+        if not self._heaps:
+            raise GdbextError("no heap")
+        return self._heaps[0]
+
+    def evaluate(self, text):
+        return int(text, 0)
+
+
+def commands_of(builder):
+    """Every command, as a function of a context."""
+    plain = (
+        triage.examine,
+        rss.account,
+        glibc.arenas,
+        glibc.heaps,
+        glibc.chunks,
+        glibc.bins,
+        glibc.tcache,
+        glibc.mmapped,
+        glibc.check,
+        glibc.trim,
+        blocks.summarise,
+        blocks.list_blocks,
+    )
+    places = (builder.main.segments[0].first + 0x48, builder.main.address, builder.mp, 0x10)
+    at = [(blocks.describe, Arguments(hex(place))) for place in places]
+    return [(command, Arguments()) for command in plain] + at
+
+
+def answer_all(image):
+    """Read the heap and make every report; return the reports of the commands that gave one."""
+    begun = time.process_time()
+    target = image.target()
+    context = Context(target)
+    reports = {}
+    for command, arguments in commands_of(image.builder):
+        try:
+            report = command(context, arguments)
+            "".join(render.text(report, exact=False, limit=None))
+            "".join(render.json_pieces(report, schema="gdbext/x/1", target=target, limit=None))
+        except GdbextError as error:
+            assert "\n" not in str(error)
+        else:
+            reports[command.__name__] = report
+    taken = time.process_time() - begun
+    assert taken < SECONDS, f"{taken:.1f} s"
+    return reports
+
+
+def laid_out(abi=X86_64, release="2.36"):
+    """A heap with some of everything."""
+    builder = HeapBuilder(abi, release)
+    sizes = builder.sizes
+    first = builder.add_thread()
+    second = builder.add_thread(builder.add_arena())
+    builder.add_arena().chunk(sizes.minimum)
+    for arena in (builder.main, second.arena):
+        for number in range(12):
+            arena.chunk(0x500 + 0x10 * sizes.alignment * (number % 3), ("bin", "unsorted")[number % 2])
+            arena.chunk(sizes.minimum + sizes.alignment * (number % 5))
+    second.arena.new_heap()
+    for _ in range(3):
+        second.arena.chunk(0x90, "bin")
+        second.arena.chunk(0x40)
+    if "fastbinsY" in builder.malloc_state:
+        for _ in range(3):
+            builder.main.chunk(sizes.minimum, "fastbin")
+    for thread in (first, second):
+        for _ in range(4 if thread.cached else 0):
+            thread.cache(sizes.minimum + sizes.alignment)
+        thread.arena.chunk(sizes.minimum)
+    builder.add_mmapped(0x21000)
+    builder.add_mmapped(0x41000)
+    return builder
+
+
+class Words:
+    """The places that damage can hit, and the values that it can leave there."""
+
+    def __init__(self, image):
+        builder = image.builder
+        self.word, self.mask = builder.abi.pointer_size, builder.abi.word_mask
+        self.places = list(self._places(builder))
+        truth = builder.truth()
+        chunks = [chunk[0] for chunk in truth["chunks"]]
+        self.values = [
+            *chunks[::7],
+            *truth["arenas"],
+            *truth["top"].values(),
+            *(start for heaps in truth["heaps"].values() for start in heaps),
+            *(start for start, _ in truth["mmapped"]),
+            *truth["tcaches"].values(),
+            builder.mp, builder.libc, builder.data, *builder.tps.values(),
+        ]  # fmt: skip
+
+    def _places(self, builder):
+        # By kind, so that a few words of heap_info are hit as often as many of chunks.
+        word, arenas = self.word, builder.arenas
+        yield [at for arena in arenas for at in self._of(arena.address, builder.malloc_state)]
+        yield [at for a in arenas for s in a.segments if not a.main for at in self._of(s.start, builder.heap_info)]
+        yield [chunk.address + offset * word for a in arenas for chunk in a.chunks for offset in range(4)]
+        yield [arena.top + offset * word for arena in arenas for offset in range(2)]
+        yield self._of(builder.mp, builder.malloc_par)
+        caches = [thread for thread in builder.threads if thread.cached]
+        if caches:
+            yield [at for thread in caches for at in self._of(thread.tcache, builder.tcache.struct)]
+            nodes = [node for thread in caches for nodes in thread.lists.values() for node in nodes]
+            yield [node + offset * word for node in nodes for offset in range(2)]
+        yield [start + offset * word for start, _ in builder.mmapped for offset in range(2)]
+
+    def _of(self, address, layout):
+        return list(range(address, address + layout.size - self.word + 1, self.word))
+
+    def value(self, rnd, image, place):
+        """Something that a stray write may leave, often an address of the heap itself."""
+        old = image.peek(place)
+        choices = (
+            lambda: rnd.choice(self.values) + rnd.choice((0, 0, -self.word, self.word, 8, 16, 1)),
+            lambda: rnd.choice((0, 1, 7, 8, 0x10, 0x11, 0x20, 0x21, 0x1000, self.mask, self.mask & ~0xF)),
+            lambda: old ^ 1 << rnd.randrange(8 * self.word),
+            lambda: rnd.getrandbits(8 * self.word),
+            lambda: old + rnd.choice((-1, 1)) * rnd.choice((1, 8, 16, 32, 0x1000, 1 << 20, 1 << 30)),
+            lambda: place + rnd.choice((0, -self.word, -2 * self.word, 2 * self.word)),
+        )
+        return rnd.choice(choices)() & self.mask
+
+    def damage(self, rnd, image, count):
+        """Overwrite that many words; return what was written, to be told."""
+        written = []
+        for _ in range(count):
+            place = rnd.choice(rnd.choice(self.places))
+            value = self.value(rnd, image, place)
+            image.poke(place, value)
+            written.append(f"{place:#x}={value:#x}")
+        return written
+
+
+@pytest.mark.parametrize("case", range(RANDOM_CASES // 10))
+def test_random_damage(case):
+    for number in range(10):
+        rnd = random.Random(f"{case}/{number}")
+        image = laid_out(*MATRIX[(case + number) % len(MATRIX)]).build()
+        written = Words(image).damage(rnd, image, rnd.choice((1, 1, 2, 4, 16, 64)))
+        try:
+            answer_all(image)
+        except Exception as error:
+            raise AssertionError(f"case {case}/{number}: {written}") from error
