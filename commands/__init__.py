@@ -113,7 +113,8 @@ COMMANDS: Sequence[CommandSpec] = (
         run="glibc:arenas",
         summary="Every malloc arena: what it took from the system, and what became of it",
         description="Bytes are usable bytes. `trimmable` is what malloc_trim(0) would return now. An arena "
-        "whose mutex is held is `in flux`: a thread was inside malloc, its figures may be half-way.",
+        "whose mutex is held is `in flux`: a thread was inside malloc, its figures may be half-way. One with no "
+        "thread attached any more is `stranded`.",
         example="glibc arenas --bytes",
     ),
     CommandSpec(

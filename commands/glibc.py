@@ -6,12 +6,14 @@ import re
 from dataclasses import replace
 from typing import Any, Optional, Tuple
 
+from gdbext.commands.blocks import read_range
+
 from gdbext.analysis.blocks import states_named
 from gdbext.analysis.contents import contents_hint, pointer_namer
 from gdbext.analysis.runlist import largest_runs
-from gdbext.commands.blocks import read_range
 from gdbext.errors import UsageError
-from gdbext.heap.glibc import reports, trim as trimming
+from gdbext.heap.glibc import reports
+from gdbext.heap.glibc import trim as trimming
 from gdbext.report import Report
 
 _RANGE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-9]+)")

@@ -16,6 +16,7 @@ from gdbext.errors import UsageError
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
+_LARGEST = (1 << 63) - 1
 _SIZE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)(?:\s*([KMGT])(?:i?B)?|\s*B)?", re.IGNORECASE)
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 
@@ -133,7 +134,8 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a size", "write bytes, or a number with K, M or G")
-    return int(match[1], 0 if match[1][:2].lower() == "0x" else 10) * _SUFFIXES[(match[2] or "").upper()]
+    size = int(match[1], 0 if match[1][:2].lower() == "0x" else 10) * _SUFFIXES[(match[2] or "").upper()]
+    return _bounded(text, size)
 
 
 def parse_int(text: str) -> int:
@@ -143,7 +145,13 @@ def parse_int(text: str) -> int:
     """
     if not _NUMBER.fullmatch(text.strip()):
         raise UsageError(f"{text!r} is not a number", "write 0 or more, or 0x…")
-    return int(text, 16 if text.strip()[:2].lower() == "0x" else 10)
+    return _bounded(text, int(text, 16 if text.strip()[:2].lower() == "0x" else 10))
+
+
+def _bounded(text: str, number: int) -> int:
+    if number > _LARGEST:
+        raise UsageError(f"{text!r} is more than any target has", "write a smaller number")
+    return number
 
 
 def nearest(word: str, known: Sequence[str]) -> Optional[str]:

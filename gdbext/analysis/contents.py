@@ -88,7 +88,8 @@ def pointer_namer(target: Target, heaps: Sequence[Heap]) -> Namer:
                 return f"{heap.allocator} block {int(heap.blocks.address[block]):#x}"
         if region.start in stacks:
             return stacks[region.start]
-        return _in_module(target, address)
+        place = _in_module(target, address)
+        return place or (f"anonymous memory {address:#x}" if region.anonymous else None)
 
     return name
 

@@ -94,7 +94,7 @@ def _verdict(target: Target, heaps: Sequence[Heap], found: int) -> str:
         return f"{count_text(found, 'finding')}."
     gap = find_gap(target)
     if gap is None and all(is_whole(heap.problems) for heap in heaps):
-        return "No findings."
+        return "No findings." if heaps else "No heap was found, so there is nothing to judge but the ledger."
     what = "No findings in what could be read" if heaps else "No heap was found, so nothing could be judged"
     return f"{what}: {gap or 'the heap is not all in the core'}."
 

@@ -13,6 +13,7 @@ import gdb
 
 from gdbext.report import Problem
 from gdbext.target import Identity, Module
+from gdbext.wording import count_text
 
 
 def check_objfiles(modules: Sequence[Module], identity: Identity) -> Sequence[Problem]:
@@ -21,7 +22,7 @@ def check_objfiles(modules: Sequence[Module], identity: Identity) -> Sequence[Pr
     wrong = [text for module in modules for text in _wrong(module, identity, known)]
     if not wrong:
         return []
-    more = f"; and {len(wrong) - 1} more files" if len(wrong) > 1 else ""
+    more = f"; and of {count_text(len(wrong) - 1, 'more file')}" if len(wrong) > 1 else ""
     message = f"gdb was given other builds than the target's, their symbols are not believed: {wrong[0]}{more}"
     return [Problem("wrong-debug-info", None, message)]
 

@@ -18,8 +18,8 @@ import gdb
 from gdbext import coretarget
 from gdbext.abi import Abi
 from gdbext.bridge import threads
-from gdbext.bridge.objfiles import check_objfiles
 from gdbext.bridge.memory import GdbMemory, read_regions
+from gdbext.bridge.objfiles import check_objfiles
 from gdbext.bridge.symbols import GdbSymbols
 from gdbext.errors import NoTargetError
 from gdbext.memory import Memory

@@ -116,7 +116,7 @@ def _leads_on(
     confirming: Optional[int],
     refuted: bytearray,
 ) -> bool:
-    passed = []
+    passed: list[int] = []
     while at != stop and at not in goals:
         if confirming is not None and len(passed) >= confirming:
             return True

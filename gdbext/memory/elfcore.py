@@ -170,8 +170,9 @@ class _Filler:
         if part.permissions == _UNKNOWN and segment is not None:
             part = part._replace(permissions=segment.permissions)
         end = part.start
-        if "w" not in part.permissions and not (segment and segment.flags & PF_W):
-            end = self._fill_from_file(part, image if segment else None)
+        hole = image is not None and segment is None  # between two segments: the loader leaves it as PROT_NONE
+        if "w" not in part.permissions and not hole and not (segment and segment.flags & PF_W):
+            end = self._fill_from_file(part, image)
         if part.start < end:
             yield _region(part, part.start, end, "file")
         if end < part.end:

@@ -61,7 +61,7 @@ class Elf:
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file = file
-        self._size = os.fstat(file.fileno()).st_size
+        self.size = os.fstat(file.fileno()).st_size
         self.path = path
         ident = self.read(0, 16)
         if len(ident) < 16 or ident[:4] != _ELF_MAGIC or ident[4] not in (1, 2) or ident[5] not in (1, 2):
@@ -77,7 +77,7 @@ class Elf:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to ``size`` bytes at a file offset."""
-        if not 0 <= offset < self._size:
+        if not 0 <= offset < self.size:
             return b""
         self._file.seek(offset)
         return self._file.read(size)
@@ -155,12 +155,27 @@ def read_core(path: str) -> CoreFacts:
     :raises NoPermissionError: when it may not be read.
     """
     with open_binary(path) as file:
-        if file.read(4) != _ELF_MAGIC:
+        head = file.read(4)
+        if not head:
+            raise BadCoreError(f"{path} is empty", "was it cut by a full disk or by ulimit -c?")
+        if head != _ELF_MAGIC:
             raise BadCoreError(f"{path} is not a core", "the kernel and gcore write cores, as ELF files")
         elf = Elf(file, path)
         if not elf.is_core:
             raise BadCoreError(f"{path} is an ELF file but not a core", "an executable is named with --exe")
+        _check_notes(elf)
         return _facts(elf)
+
+
+def _check_notes(elf: Elf) -> None:
+    """Refuse what gdb calls "not a core dump": gcore writes the notes last, and a cut takes them first."""
+    if any(segment.kind == _PT_NOTE and segment.offset + segment.file_size > elf.size for segment in elf.segments):
+        whole = max(segment.offset + segment.file_size for segment in elf.segments)
+        raise BadCoreError(
+            f"{elf.path} is truncated: {whole - elf.size} of {whole} bytes are missing, and with them the "
+            "notes, without which gdb does not open a core",
+            "take the core again, with room on the disk",
+        )
 
 
 def read_build_id(path: str) -> Optional[str]:

@@ -43,6 +43,7 @@ HEALTHY = (
 FINDINGS = {
     "arena_proliferation": "arena-proliferation",
     "shrink_realloc": "shrink-realloc",
+    "stranded_arena": "fragmentation",
     "two_waves": "fragmentation",
 }
 

@@ -15,15 +15,17 @@ from gdbext.heap.glibc.convert import blocks_of
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
 from gdbext.heap.glibc.lists import FreeList, Links, read_bins, read_fastbins
-from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
 from gdbext.heap.glibc.location import Tcache
+from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
 from gdbext.heap.glibc.mmapped import find_mmapped
 from gdbext.heap.glibc.segments import (
     Interval,
     MainArena,
-    find_heaps as find_heap_infos,
     read_arena,
     thread_segments,
+)
+from gdbext.heap.glibc.segments import (
+    find_heaps as find_heap_infos,
 )
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.tcache import check_shared, read_cache
@@ -153,8 +155,8 @@ class _Builder:
         if np.all(chunks.address[1:] > chunks.address[:-1]):
             return chunks, owner
         order = np.argsort(chunks.address, kind="stable")
-        columns = (chunks.address, chunks.size, chunks.flags, chunks.free)
-        return Chunks(*(column[order] for column in columns)), owner[order]
+        ordered = Chunks(chunks.address[order], chunks.size[order], chunks.flags[order], chunks.free[order])
+        return ordered, owner[order]
 
     def _read_bins(self, chunks: Chunks) -> None:
         free = chunks.free

@@ -6,7 +6,8 @@ may use. So chunks tile their segment, shifted by one word.
 
 from __future__ import annotations
 
-from typing import Iterator, List, Sequence, Tuple, overload
+from functools import partial
+from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple, overload
 
 import numpy as np
 
@@ -76,12 +77,12 @@ class Charges(Sequence[Charge]):
 
     def __init__(self, heap: GlibcHeap) -> None:
         self._heap = heap
-        self._makers = (
-            ("glibc in use", lambda: self._payload((State.IN_USE, State.MMAPPED))),
+        self._makers: Tuple[Tuple[str, Callable[[], Tuple[U64, U64]]], ...] = (
+            ("glibc in use", partial(self._payload, (State.IN_USE, State.MMAPPED))),
             ("glibc chunk overhead", self._headers),
-            ("glibc tcache", lambda: self._payload(CACHED_STATES)),
-            ("glibc bins", lambda: self._payload(_BINNED)),
-            ("glibc top", lambda: self._payload((State.TOP,))),
+            ("glibc tcache", partial(self._payload, CACHED_STATES)),
+            ("glibc bins", partial(self._payload, _BINNED)),
+            ("glibc top", partial(self._payload, (State.TOP,))),
             ("glibc heap slack", self._slack),
             ("glibc arena structures", self._structures),
             ("glibc foreign sbrk", self._foreign),
@@ -97,7 +98,7 @@ class Charges(Sequence[Charge]):
     @overload
     def __getitem__(self, at: slice) -> List[Charge]: ...
 
-    def __getitem__(self, at):  # type: ignore[no-untyped-def]
+    def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return [self[number] for number in range(*at.indices(len(self)))]
         owner, make = self._makers[at]
@@ -174,6 +175,6 @@ def _fence_bodies(walked: Walked, sizes: Sizes) -> Iterator[Tuple[int, int]]:
         yield walked.end - walked.tail, walked.end
 
 
-def _columns(pairs: "Iterator[Tuple[int, int]] | Sequence[Tuple[int, int]]") -> Tuple[U64, U64]:
+def _columns(pairs: Iterable[Tuple[int, int]]) -> Tuple[U64, U64]:
     flat = np.array(list(pairs), np.uint64).reshape(-1, 2)
     return flat[:, 0].copy(), flat[:, 1].copy()

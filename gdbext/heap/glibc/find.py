@@ -261,8 +261,9 @@ def _all_arenas(
         members = dict.fromkeys(a for a in members if a == origin.best.address or a in first)
     others = list(_unreached(probe, origin, sorted(first - set(members))))
     if others and origin.main:
-        message = f"{len(others)} arenas have heaps but are not in the ring: added, the first at {others[0]:#x}"
-        notes.doubt("arena-ring", others[0], message, corruption=not _cut_ring(probe, origin))
+        at = others[0]
+        message = f"{len(others)} arenas have heaps but are not in the ring: added, the first at {at:#x}"
+        notes.doubt("arena-ring", at, message, corruption=not _cut_ring(probe, origin))
     return (*members, *others)
 
 
@@ -270,7 +271,8 @@ def _broken_ring(probe: Probe, origin: Origin) -> Problem:
     """Return the problem of a ring that does not close: damage, unless the core lacks the next arena."""
     at = origin.best.ring.broken_at
     if _cut_ring(probe, origin):
-        message = f"the ring of arenas leads to {at:#x}, which is not in the core: those behind it are known by their heaps"
+        known = "those behind it are known by their heaps"
+        message = f"the ring of arenas leads to {at:#x}, which is not in the core: {known}"
         return Problem("absent-memory", at, message)
     message = f"next of the arena at {at:#x} does not lead back to main_arena"
     return Problem("arena-ring", at, message, corruption=True)

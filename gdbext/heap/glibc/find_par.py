@@ -74,7 +74,8 @@ def _segment(probe: Probe, address: int) -> Iterator[Region]:
 def _pars_in(probe: Probe, region: Region, bases: Sequence[int]) -> Iterator[Par]:
     try:
         # A truncated core may end a region anywhere.
-        data = view(probe.target.memory, region.start, region.size // probe.abi.pointer_size * probe.abi.pointer_size)
+        size = region.size - region.size % probe.abi.pointer_size
+        data = view(probe.target.memory, region.start, size)
     except FaultError:
         return
     words = np.frombuffer(data, dtype=probe.abi.word_dtype)
@@ -104,8 +105,8 @@ def weigh_par(probe: Probe, address: int, layout: StructLayout, bases: Sequence[
     return sum((*_votes(values, bases, probe.abi.pointer_size), *_tcache_votes(values, probe.abi)))
 
 
-# Since glibc commit 921e251e8f ("malloc: Support hugepages in mremap_chunk") (in 2.43) each mremap adds a chunk header
-# to mmapped_mem that no mapping has; before that it was whole pages.
+# Since glibc commit 921e251e8f ("malloc: Support hugepages in mremap_chunk") (in 2.43) each mremap adds a
+# chunk header to mmapped_mem that no mapping has; before that it was whole pages, and 0 without blocks.
 _DRIFT = 4096
 
 
@@ -117,7 +118,6 @@ def _is_possible(values: dict[str, int], page: int) -> bool:
     return (
         0 <= count <= most
         and mapped <= mapped_most
-        and (count == 0) == (mapped == 0)
         and (most == 0) == (mapped_most == 0)
         and mapped % page < _DRIFT
         and mapped >= count * page
@@ -137,6 +137,7 @@ def _votes(values: dict[str, int], bases: Sequence[int], word: int) -> Iterator[
     yield 2 * (values["n_mmaps_max"] == _DEFAULT_MMAPS_MAX)
     yield values["max_n_mmaps"] <= values["n_mmaps_max"]
     yield 2 * (values["mmapped_mem"] > 0)
+    yield (values["n_mmaps"] == 0) == (values["mmapped_mem"] == 0)
     yield values["arena_test"] == (8 if word == 8 else 2)
     yield values["arena_max"] < 1 << 16
     yield values["trim_threshold"] >= values["mmap_threshold"]

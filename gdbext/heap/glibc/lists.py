@@ -14,9 +14,9 @@ import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.location import Location
+from gdbext.heap.glibc.rows import rows_of
 from gdbext.heap.glibc.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
-from gdbext.heap.glibc.rows import rows_of
 from gdbext.heap.model import U64
 from gdbext.memory.bulk import gather_words
 from gdbext.report import Problem
@@ -55,10 +55,10 @@ class Links:
         self.address = address
         forward, known = gather_words(target.memory, target.abi, address + header)
         backward, known_too = gather_words(target.memory, target.abi, address + header + word)
-        self._fd, self._bk = memoryview(forward), memoryview(backward)
-        self._size = memoryview(np.ascontiguousarray(size))
-        self._row_of_fd = memoryview(rows_of(address, forward))
-        self.known = memoryview(known & known_too)
+        self._fd, self._bk = forward.data, backward.data
+        self._size = np.ascontiguousarray(size).data
+        self._row_of_fd = rows_of(address, forward).data
+        self.known = (known & known_too).data
 
     def row(self, chunk: int) -> int:
         """Return the row of a chunk, or -1."""
@@ -223,12 +223,13 @@ def follow_single(
     :param link: offset of the link in the node, bytes.
     :param place: the list in words, for problems.
     """
-    chain, seen = Chain(), set()
+    chain = Chain()
+    seen: Set[int] = set()
     node, before = first, 0
     while node:
-        fault = _node_fault(sizes, node, link, seen, before)
-        if fault is not None:
-            chain.problems.append(Problem(fault[0], node, f"{place}: {fault[1]}", corruption=True))
+        wrong = _node_fault(sizes, node, link, seen, before)
+        if wrong is not None:
+            chain.problems.append(Problem(wrong[0], node, f"{place}: {wrong[1]}", corruption=True))
             return chain
         try:
             stored = target.reader.word(node + link, "list link")

@@ -11,7 +11,7 @@ end. Which of the two a target has is told by the sizes found.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from gdbext.heap.model import U64
 from gdbext.memory.bulk import words_at
 from gdbext.report import Problem
 from gdbext.target import Target
-
 
 HUGE_PAGES = 1  # MMAP_HP
 

@@ -84,9 +84,19 @@ def arenas(heap: GlibcHeap) -> Report:
     """Return ``glibc arenas``: every arena with exact 64-bit sums."""
     tallies = tally_arenas(heap)
     rows = tuple(_arena_row(heap, at, tally) for at, tally in enumerate(tallies))
-    names = ("system_mem", "in_use_bytes", "in_use_blocks", "tcache_bytes", "bins_bytes", "top_bytes")
-    sums = [sum(getattr(row, name) for row in rows) for name in (*names, "trimmable_bytes")]
-    return report_of(heap, ArenasReport(len(rows), *sums, rows, _mmapped_totals(heap)))
+    data = ArenasReport(
+        arena_count=len(rows),
+        system_mem=sum(row.system_mem for row in rows),
+        in_use_bytes=sum(row.in_use_bytes for row in rows),
+        in_use_blocks=sum(row.in_use_blocks for row in rows),
+        tcache_bytes=sum(row.tcache_bytes for row in rows),
+        bins_bytes=sum(row.bins_bytes for row in rows),
+        top_bytes=sum(row.top_bytes for row in rows),
+        trimmable_bytes=sum(row.trimmable_bytes for row in rows),
+        arenas=rows,
+        mmapped=_mmapped_totals(heap),
+    )
+    return report_of(heap, data)
 
 
 def _arena_row(heap: GlibcHeap, position: int, tally: Tally) -> ArenaRow:
@@ -107,7 +117,7 @@ def _arena_row(heap: GlibcHeap, position: int, tally: Tally) -> ArenaRow:
         in_use_share=tally.in_use_bytes / head.system_mem if head.system_mem else None,
         attached=head.attached,
         in_flux=head.in_flux,
-        state="in flux" if head.in_flux else "",
+        state="in flux" if head.in_flux else "stranded" if head.kind == "thread" and not head.attached else "",
         threads=view.threads,
         chunk_bytes=sum(one.chunk_bytes for one in walked),
         top_chunk_bytes=sum(one.top_size for one in walked),

@@ -231,8 +231,8 @@ class MainArena:
         top, end = self.head.top, self._top_end(run)
         for start in self._page_starts(run[0], top):
             return [self._segment(start, end, self._kind(start), top)]
-        start = self._first_leading_to(run[0], top)
-        return [] if start is None else [self._segment(start, end, self._kind(start), top)]
+        first = self._first_leading_to(run[0], top)
+        return [] if first is None else [self._segment(first, end, self._kind(first), top)]
 
     def _kind(self, start: int) -> str:
         region = self.target.index.find(start)

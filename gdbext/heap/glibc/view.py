@@ -48,7 +48,7 @@ class ArenaView:
     def top(self) -> Optional[Tuple[int, int]]:
         """Address and size of the top chunk, or None."""
         found = [(w.top, w.top_size) for w in self.walked if w.top is not None and w.top_size]
-        return found[-1] if found else None  # type: ignore[return-value]
+        return found[-1] if found else None
 
 
 @dataclass

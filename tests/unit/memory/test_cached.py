@@ -50,7 +50,10 @@ def test_the_end_of_a_region_is_kept_too():
     assert memory.reads == 2
 
 
-@pytest.mark.parametrize("address, size", [(START - 8, 16), (START + 4 * BLOCK, 1), (START, -1), (-8, 8), (START + 4 * BLOCK - 4, 8)])
+BAD = [(START - 8, 16), (START + 4 * BLOCK, 1), (START, -1), (-8, 8), (START + 4 * BLOCK - 4, 8)]
+
+
+@pytest.mark.parametrize("address, size", BAD)
 def test_a_fault_is_a_fault(address, size):
     with pytest.raises(FaultError):
         CachedMemory(Counting(4 * BLOCK)).read(address, size)

@@ -393,6 +393,26 @@ def test_files_that_prove_nothing_are_not_read(tmp_path, file_id, core_options, 
         core.read(LIB + PAGE, 4)
 
 
+@pytest.mark.parametrize("gcore", [False, True])
+def test_the_hole_between_segments_is_no_problem(tmp_path, gcore):
+    # the loader reserves a library as a whole, and leaves what no segment covers inaccessible
+    path = save(tmp_path, shared_object(CoreWriter(), ID), "lib.so")
+    writer = lib_core(path, gcore=gcore).files((LIB + 2 * PAGE, LIB + 3 * PAGE, 2 * PAGE, path))
+    if not gcore:
+        writer.load(LIB + 2 * PAGE, memsz=PAGE, flags=0)
+    core = ElfCore(save(tmp_path, writer.build()))
+    assert [r.source for r in core.regions() if r.start == LIB + 2 * PAGE] == ["absent"]
+    assert not core.problems
+
+
+def test_a_data_file_is_no_problem(tmp_path):
+    writer = CoreWriter().prstatus(1)
+    writer.files((LIB, LIB + PAGE, 0, "/usr/lib/locale/locale-archive")).load(LIB, memsz=PAGE, flags=R)
+    core = ElfCore(save(tmp_path, writer.load(LIB + PAGE, b"x" * PAGE, flags=R | W).build()))
+    assert [r.source for r in core.regions()] == ["absent", "memory"]
+    assert not core.problems
+
+
 def test_relro_is_not_filled(tmp_path):
     # the data segment, made read-only by the loader after relocation, and left out of the core
     path = save(tmp_path, shared_object(CoreWriter(), ID), "lib.so")
@@ -465,7 +485,7 @@ def test_files_are_told_once_for_each_kind(tmp_path):
     names = [(0x10000 + n * 2 * PAGE, 0x11000 + n * 2 * PAGE, 0, f"/data/{n}") for n in range(9)]
     writer.files(*names)
     for start, _, _, _ in names:
-        writer.load(start, memsz=PAGE, flags=R)
+        writer.load(start, memsz=PAGE, flags=R | X)
     core = ElfCore(save(tmp_path, writer.build()))
     assert [p.message for p in core.problems] == [
         f"{9 * PAGE} bytes of mapped files are not in the core, nor is a build-id to know them by: "

@@ -64,7 +64,7 @@ def test_build_id_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"", "is not a core; the kernel and gcore write cores, as ELF files"),
+        (b"", "is empty; was it cut by a full disk or by ulimit -c?"),
         (b"#!/bin/sh\n", "is not a core; the kernel and gcore write cores, as ELF files"),
         (Maker().executable(OWN), "is an ELF file but not a core; an executable is named with --exe"),
         (b"\x7fELF\x02\x01", "is not an ELF file"),
@@ -118,12 +118,30 @@ def test_damaged_cores_end_in_one_error_or_in_less(tmp_path, length, changes):
         assert "\n" not in str(error)
 
 
+def _hostile(kind, at, index):
+    return kind[0], at, 4096 * index, kind[1]
+
+
+def test_a_core_that_is_cut_inside_its_notes_says_so(tmp_path):
+    maker = Maker()
+    at = maker.header_size + maker.step
+    data = maker.header(4, 1) + maker.segment(4, at, 0, 1000) + bytes(300)
+    path = written(tmp_path, "core", data)
+    with pytest.raises(BadCoreError) as caught:
+        read_core(path)
+    assert str(caught.value) == (
+        f"{path} is truncated: 700 of {at + 1000} bytes are missing, and with them the notes, without which "
+        "gdb does not open a core; take the core again, with room on the disk"
+    )
+
+
 def test_a_core_of_very_many_hostile_segments_is_read_in_time(tmp_path):
     maker = Maker()
     count = 65_000
     at = maker.header_size + maker.step * count
-    table = b"".join(maker.segment(4 - index % 2 * 3, at, 4096 * index, 1 << 40) for index in range(count))
     notes = maker.note(b"CORE", 0x46494C45, maker.pack("WW", 1 << 60, 1) + bytes(24 * 60_000))
+    kinds = ((4, len(notes)), (1, 1 << 40))
+    table = b"".join(maker.segment(*_hostile(kinds[index % 2], at, index)) for index in range(count))
     path = written(tmp_path, "core", maker.header(4, count) + table + notes)
     started = time.monotonic()
     read_core(path)

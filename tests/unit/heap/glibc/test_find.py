@@ -460,3 +460,25 @@ def test_damage_anywhere_ends_in_an_answer(rnd, count):
 def test_random_bytes_end_in_none():
     assert find(hostile(random.Random(7).randbytes(1 << 20))) is None
     assert find(hostile(random.Random(7).randbytes(1 << 20), "")) is None
+
+
+def test_mmapped_mem_that_mremap_let_drift():
+    # 2.43: headers counted by mremap stay after the last block is gone
+    builder = HeapBuilder(release="2.43")
+    builder.main.chunk(0x40)
+    image = builder.build()
+    image.put(builder.malloc_par, builder.mp, max_n_mmaps=3, mmapped_mem=0x20, max_mmapped_mem=0x60020)
+    location = find(image.target())
+    assert location.malloc_par == builder.mp and not location.problems
+
+
+def test_ring_that_leads_out_of_the_core_is_no_damage():
+    builder = laid_out()
+    image = builder.build()
+    gone = builder.truth()["arenas"][2] & -builder.heap_max
+    image.segments.pop(gone)
+    image.regions = [replace(r, source="absent") if r.start == gone else r for r in image.regions]
+    location = find(image.target())
+    assert location.main_arena == builder.main.address
+    assert not any(problem.corruption for problem in location.problems)
+    assert "which is not in the core" in location.problems[0].message
