@@ -166,7 +166,8 @@ def heaps(heap: GlibcHeap) -> Report:
             start, end = walked.segment.start, walked.end
             low, high = np.searchsorted(used.address, np.array([start, end], np.uint64))
             in_use = int(used.size[low:high].sum())
-            chunks, top, skipped = walked.chunk_count, walked.top_size, walked.skipped_bytes
+            chunks, skipped = walked.chunk_count, walked.skipped_bytes
+            top = usable_top(heap, walked.top_size)
             kind, spare = walked.segment.kind, slack.get(start, 0)
             rows.append(
                 HeapRow(view.head.address, start, end, kind, end - start, spare, chunks, in_use, top, skipped)

@@ -128,13 +128,21 @@ class TrimReport:
     runs: Rows = table("Free runs under live blocks, largest first")
 
 
+def usable_top(heap: GlibcHeap, size: int) -> int:
+    """Return what could be used of a top chunk of that size, as every block is counted.
+
+    :param size: chunk size; 0 for none.
+    """
+    return max(size - heap.sizes.header, 0)
+
+
 def trim_rows(heap: GlibcHeap) -> List[TrimRow]:
     """Return one row an arena."""
     rows = []
     for position, view in enumerate(heap.arenas):
         part = trimmable(heap, position)
         free = heap.blocks.having(FREE) & (heap.blocks.owner == position)
-        top = view.top[1] if view.top else 0
+        top = usable_top(heap, view.top[1]) if view.top else 0
         free_bytes = int(heap.blocks.size[free].sum())
         rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, part.of_top, top, free_bytes))
     return rows
@@ -150,7 +158,7 @@ def find_pins(heap: GlibcHeap) -> List[Pin]:
             start, end = walked.segment.start, walked.end
             at = int(np.searchsorted(blocks.address[live], np.uint64(end))) - 1
             row = int(live[at]) if at >= 0 and int(blocks.address[live[at]]) >= start else None
-            pins.append(_pin(heap, view, start, walked.top_size, row))
+            pins.append(_pin(heap, view, start, usable_top(heap, walked.top_size), row))
     return pins
 
 

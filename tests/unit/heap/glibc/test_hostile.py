@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import random
 import time
-from types import SimpleNamespace
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,9 +19,12 @@ import gdbext
 from gdbext import render
 from gdbext._mount import mount
 from gdbext.abi import AARCH64, I386, X86_64, Abi
-from gdbext.errors import GdbextError
+from gdbext.analysis.missing import with_target
+from gdbext.errors import FaultError, GdbextError
 from gdbext.heap.detect import find_heaps
+from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
+from gdbext.report import Problem
 from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
@@ -40,7 +44,6 @@ MATRIX = [
     (AARCH64, "2.36"),
     (BIG_ENDIAN, "2.31"),
 ]
-NAMES = [f"{getattr(abi, 'machine')}-{release}" for abi, release in MATRIX]
 SECONDS = 2.0  # of this process's CPU for one heap and all its reports
 RANDOM_CASES = 300
 
@@ -98,10 +101,10 @@ def commands_of(builder):
     return [(command, Arguments()) for command in plain] + at
 
 
-def answer_all(image):
+def answer_all(image, target=None):
     """Read the heap and make every report; return the reports of the commands that gave one."""
     begun = time.process_time()
-    target = image.target()
+    target = target or image.target()
     context = Context(target)
     reports = {}
     for command, arguments in commands_of(image.builder):
@@ -216,3 +219,172 @@ def test_random_damage(case):
             answer_all(image)
         except Exception as error:
             raise AssertionError(f"case {case}/{number}: {written}") from error
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_damage_that_shrinks(data):
+    image = laid_out(*data.draw(st.sampled_from(MATRIX))).build()
+    words = Words(image)
+    for _ in range(data.draw(st.integers(1, 3))):
+        places = data.draw(st.sampled_from(words.places))
+        place = data.draw(st.sampled_from(places))
+        value = data.draw(st.one_of(st.sampled_from(words.values), st.integers(0, words.mask)))
+        image.poke(place, value & words.mask)
+    answer_all(image)
+
+
+# Damage with a name.
+
+
+def cyclic_heaps(image, builder, thread):
+    newest, oldest = thread.segments[-1].start, thread.segments[0].start
+    image.put(builder.heap_info, oldest, prev=newest)
+
+
+def heap_that_is_its_own_predecessor(image, builder, thread):
+    image.put(builder.heap_info, thread.segments[-1].start, prev=thread.segments[-1].start)
+
+
+def huge_heap(image, builder, thread):
+    image.put(builder.heap_info, thread.segments[-1].start, size=builder.abi.word_mask & -PAGE)
+
+
+def arena_that_is_next_to_itself(image, builder, thread):
+    image.put(builder.malloc_state, thread.address, next=thread.address)
+
+
+def ring_that_leads_into_its_middle(image, builder, thread):
+    image.put(builder.malloc_state, builder.arenas[-1].address, next=builder.arenas[-1].address)
+
+
+def ring_into_libc(image, builder, thread):
+    image.put(builder.malloc_state, thread.address, next=builder.data)
+
+
+def huge_chunk(image, builder, thread):
+    image.poke(builder.main.segments[0].first + builder.sizes.word, builder.abi.word_mask)
+
+
+def chunk_of_no_size(image, builder, thread):
+    image.poke(builder.main.segments[0].first + builder.sizes.word, 0)
+
+
+def cache_list_that_never_ends(image, builder, thread):
+    for nodes in builder.threads[0].lists.values():
+        slot = nodes[-1]
+        image.poke(slot, slot >> 12 ^ nodes[0] if builder.safe_linking else nodes[0])
+
+
+def top_of_zero(image, builder, thread):
+    image.put(builder.malloc_state, builder.main.address, top=0)
+
+
+def top_in_libc(image, builder, thread):
+    image.put(builder.malloc_state, builder.main.address, top=builder.data + 0x10)
+
+
+def top_of_a_thread_arena_elsewhere(image, builder, thread):
+    image.put(builder.malloc_state, thread.address, top=builder.main.top)
+
+
+def huge_top(image, builder, thread):
+    image.poke(builder.main.top + builder.sizes.word, builder.abi.word_mask & ~6)
+
+
+def huge_system_mem(image, builder, thread):
+    most = builder.abi.word_mask
+    image.put(builder.malloc_state, builder.main.address, system_mem=most, max_system_mem=most)
+
+
+def huge_mmaps(image, builder, thread):
+    image.put(builder.malloc_par, builder.mp, n_mmaps=(1 << 31) - 1, max_n_mmaps=(1 << 31) - 1)
+
+
+def wild_sbrk_base(image, builder, thread):
+    image.put(builder.malloc_par, builder.mp, sbrk_base=builder.abi.word_mask & -PAGE)
+
+
+def sbrk_base_in_a_stack(image, builder, thread):
+    image.put(builder.malloc_par, builder.mp, sbrk_base=builder.tps[2] & -PAGE)
+
+
+def prev_sizes_in_a_circle(image, builder, thread):
+    for segment in builder.main.segments:
+        for chunk in segment.chunks:
+            image.poke(chunk.address, builder.abi.word_mask & ~0xF)
+
+
+NAMED = [
+    cyclic_heaps,
+    heap_that_is_its_own_predecessor,
+    huge_heap,
+    arena_that_is_next_to_itself,
+    ring_that_leads_into_its_middle,
+    ring_into_libc,
+    huge_chunk,
+    chunk_of_no_size,
+    cache_list_that_never_ends,
+    top_of_zero,
+    top_in_libc,
+    top_of_a_thread_arena_elsewhere,
+    huge_top,
+    huge_system_mem,
+    huge_mmaps,
+    wild_sbrk_base,
+    sbrk_base_in_a_stack,
+    prev_sizes_in_a_circle,
+]
+
+
+@pytest.mark.parametrize("damage", NAMED, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("abi, release", [(X86_64, "2.36"), (I386, "2.31"), (BIG_ENDIAN, "2.31")], ids=str)
+def test_named_damage_is_told(abi, release, damage):
+    builder = laid_out(abi, release)
+    image = builder.build()
+    damage(image, builder, builder.arenas[1])
+    reports = answer_all(image)
+    assert reports["check"].problems
+
+
+# Absence is not damage.
+
+
+def holes(image, rnd):
+    """Take stretches out of a sound heap's memory, at word boundaries or as a cut takes them; return the target."""
+    target = image.target()
+    regions, segments = [], []
+    for region in target.memory.regions():
+        for part in _with_hole(region, rnd):
+            regions.append(part)
+            if part.source == "memory":
+                with suppress(FaultError):  # reserved address space has no bytes
+                    segments.append((part.start, bytes(target.memory.read(part.start, part.size))))
+    problems = [Problem("truncated-core", None, "the core is truncated")]
+    return image.target(memory=FakeMemory(segments, regions), problems=problems)
+
+
+def _with_hole(region, rnd):
+    step = rnd.choice((PAGE, PAGE, 8, 1))
+    low, high = sorted(rnd.randrange(0, region.size + 1, step) for _ in range(2))
+    if rnd.random() < 0.5 or low == high:
+        return [region]
+    cuts = [(0, low, region.source), (low, high, "absent"), (high, region.size, region.source)]
+    return [
+        replace(region, start=region.start + start, end=region.start + end, source=source)
+        for start, end, source in cuts
+        if start < end
+    ]
+
+
+@pytest.mark.parametrize("case", range(20))
+def test_absent_memory_is_never_corruption(case):
+    for number in range(10):
+        rnd = random.Random(f"hole {case}/{number}")
+        image = laid_out(*MATRIX[(case + number) % len(MATRIX)]).build()
+        target = holes(image, rnd)
+        reports = answer_all(image, target)
+        found = [problem for report in reports.values() for problem in report.problems if problem.corruption]
+        assert not found, f"case {case}/{number}: {found[:3]}"
+        for name in ("arenas", "check", "trim", "examine", "account"):
+            assert name not in reports or not with_target(reports[name], target).complete
