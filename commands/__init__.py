@@ -30,6 +30,7 @@ class CommandSpec:
     :param prefixed_only: never register it plainly.
     :param raw: the whole line after ``-h`` is the expression; no common options.
     :param version: of the JSON schema.
+    :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
     """
 
     name: str
@@ -43,6 +44,7 @@ class CommandSpec:
     prefixed_only: bool = False
     raw: bool = False
     version: int = 1
+    shown: Optional[int] = None
 
     @property
     def schema(self) -> str:
@@ -96,8 +98,10 @@ COMMANDS: Sequence[CommandSpec] = (
         run="triage:examine",
         summary="One page: where the memory is, and what is wrong, worst first",
         description="The findings, each with its bytes, the evidence for it and a remedy, then the memory "
-        "ledger. A healthy target has no findings. From the shell the exit status is 1 when there are any.",
+        "ledger (its largest owners; `rss` has more). A healthy target has no findings. From the shell the exit "
+        "status is 1 when there are any.",
         example="triage",
+        shown=25,
     ),
     CommandSpec(
         "rss",

@@ -143,7 +143,8 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
     context.progress.clear()
     if not arguments.flag("json"):
         width = int(gdb.parameter("width") or _WIDTH)
-        _write(render.text(report, exact=arguments.flag("bytes"), limit=limit, width=width))
+        shown = spec.shown if limit is None else limit
+        _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width))
         return
     target = context.known_target
     pieces = render.json_pieces(report, schema=spec.schema, target=target, limit=limit)

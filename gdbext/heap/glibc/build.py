@@ -12,9 +12,10 @@ import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.convert import blocks_of
+from gdbext.heap.glibc.fastbins import SmallLinks, read_fastbins
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
-from gdbext.heap.glibc.lists import FreeList, Links, read_bins, read_fastbins
+from gdbext.heap.glibc.lists import FreeList, Links, read_bins
 from gdbext.heap.glibc.location import Tcache
 from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
 from gdbext.heap.glibc.mmapped import find_mmapped
@@ -31,7 +32,7 @@ from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.tcache import check_shared, read_cache
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.glibc.walk import Chunks, Segment, join_chunks, walk_segment
-from gdbext.heap.model import U32
+from gdbext.heap.model import U32, U64
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -201,13 +202,20 @@ class _Builder:
         for at in found:
             self._read_cache(at)
         self.heap.problems += check_shared(self.heap.caches)
+        links = self._small_links(chunks.address[used], chunks.size[used])
         for view in self.heap.arenas:
-            self._read_fastbins(view)
+            self._read_fastbins(view, links)
 
-    def _read_fastbins(self, view: ArenaView) -> None:
+    def _small_links(self, address: U64, size: U64) -> SmallLinks:
+        layout, largest = self.location.malloc_state, 0
+        if "fastbinsY" in layout:
+            largest = self.sizes.fastbin_size(layout.member("fastbinsY").count or 0)
+        return SmallLinks(self.target, self.sizes, address, size, largest, self.heap.safe_linking)
+
+    def _read_fastbins(self, view: ArenaView, links: SmallLinks) -> None:
         linking = self.heap.safe_linking
         try:
-            view.lists += read_fastbins(self.target, self.location, self.sizes, view.head, linking)
+            view.lists += read_fastbins(self.target, self.location, self.sizes, view.head, links, linking)
         except FaultError as fault:
             self._note_lists(view, fault)
 

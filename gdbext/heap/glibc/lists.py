@@ -1,4 +1,4 @@
-"""The free lists of an arena: unsorted, small and large bins, and fastbins.
+"""The free lists of an arena: unsorted, small and large bins; and how to follow a singly linked one.
 
 Links are gathered in bulk for all chunks that are free; a list is then followed from its header
 through them. A chunk that is on a list but not among the free ones is read singly and reported.
@@ -8,7 +8,7 @@ Mirrors malloc/malloc.c: ``bin_at``, ``unlink_chunk``, and for fastbins ``REVEAL
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Set, Tuple
+from typing import List, Optional, Set, Tuple
 
 import numpy as np
 
@@ -172,40 +172,6 @@ def read_bins(target: Target, location: Location, head: ArenaHead, links: Links)
     return lists
 
 
-def read_fastbins(
-    target: Target, location: Location, sizes: Sizes, head: ArenaHead, safe_linking: Optional[bool]
-) -> List[FreeList]:
-    """Follow all fastbins of an arena that are not empty; none where the layout has none.
-
-    :param safe_linking: whether ``fd`` is mangled; None tries mangled first.
-    :raises FaultError: when the malloc_state cannot be read.
-    """
-    if "fastbinsY" not in location.malloc_state:
-        return []
-    member = location.malloc_state.member("fastbinsY")
-    heads = target.reader.words(head.address + member.offset, member.count or 0, "fastbinsY")
-    lists = []
-    for index, first in enumerate(heads):
-        if first:
-            chain = follow_single(target, sizes, first, sizes.header, safe_linking, f"fastbin {index}")
-            lists.append(_fastbin(target, sizes, index, chain))
-    return lists
-
-
-def _fastbin(target: Target, sizes: Sizes, index: int, chain: "Chain") -> FreeList:
-    problems = list(chain.problems)
-    for chunk in chain.nodes:
-        try:
-            size = target.reader.word(chunk + sizes.word, "fastbin chunk") & ~FLAG_BITS
-        except FaultError as fault:
-            problems.append(unreadable_node(target, f"fastbin {index}", chunk, fault))
-            continue
-        if not sizes.valid(size) or sizes.fastbin_index(size) != index:
-            message = f"fastbin {index}: chunk {chunk:#x} of size {size:#x} does not belong there"
-            problems.append(Problem("fastbin-size", chunk, message, corruption=True))
-    return FreeList("fastbin", index, tuple(chain.nodes), tuple(problems))
-
-
 @dataclass
 class Chain:
     """A singly linked free list as it was followed."""
@@ -215,17 +181,24 @@ class Chain:
 
 
 def follow_single(
-    target: Target, sizes: Sizes, first: int, link: int, safe_linking: Optional[bool], place: str
+    target: Target,
+    sizes: Sizes,
+    first: int,
+    link: int,
+    safe_linking: Optional[bool],
+    place: str,
+    begun: Optional[Chain] = None,
 ) -> Chain:
     """Follow a list whose links may be mangled, to NULL, a repeated node or a bad pointer.
 
     :param first: first node, as the list head holds it (never mangled).
     :param link: offset of the link in the node, bytes.
     :param place: the list in words, for problems.
+    :param begun: a chain to go on with; ``first`` is then the link of its last node.
     """
-    chain = Chain()
-    seen: Set[int] = set()
-    node, before = first, 0
+    chain = begun or Chain()
+    seen = set(chain.nodes)
+    node, before = first, chain.nodes[-1] if chain.nodes else 0
     while node:
         wrong = _node_fault(sizes, node, link, seen, before)
         if wrong is not None:
@@ -280,11 +253,3 @@ def reveal(stored: int, place: int, safe_linking: Optional[bool], sizes: Sizes) 
     if safe_linking is None:
         return mangled if mangled % sizes.alignment in (0, sizes.header % sizes.alignment) else stored
     return mangled if safe_linking else stored
-
-
-def members_of(lists: List[FreeList]) -> Dict[str, List[int]]:
-    """Return the chunk addresses on all lists, by kind."""
-    members: Dict[str, List[int]] = {}
-    for free_list in lists:
-        members.setdefault(free_list.kind, []).extend(free_list.chunks)
-    return members

@@ -12,7 +12,7 @@ from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.lists import FreeList
 from gdbext.heap.glibc.tally import Tally, tally_arenas
 from gdbext.heap.glibc.tcache import Cache, CacheClass
-from gdbext.heap.glibc.trim import trimmable
+from gdbext.heap.glibc.trim import trimmable, usable_top
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.model import NO_ARENA, Mask, State
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table

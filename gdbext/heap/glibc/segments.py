@@ -113,6 +113,9 @@ def find_heaps(
             break
         heaps.append(heap)
         address = heap.prev
+        if any(address == one.address for one in heaps):
+            message = f"heap_info of arena {head.address:#x}: prev is {address:#x}, which the chain has passed: a cycle"
+            problems.append(Problem("heap-info", heap.address, message, corruption=True))
     if not any(heap.address <= head.address < heap.address + heap.size for heap in heaps):
         heaps = _heaps_by_scan(target, location, head)
     return heaps, problems

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gdbext.abi import Abi
+from gdbext.heap.model import U64
 from gdbext.kernels import ChunkRules
 
 PREV_INUSE = 1
@@ -81,6 +84,11 @@ class Sizes:
     def fastbin_index(self, size: int) -> int:
         """``fastbin_index``."""
         return (size >> (4 if self.word == 8 else 3)) - 2
+
+    def fastbin_indices(self, sizes: U64) -> U64:
+        """``fastbin_index`` of many sizes at once."""
+        indices: U64 = (sizes >> np.uint64(4 if self.word == 8 else 3)) - np.uint64(2)
+        return indices
 
     def fastbin_size(self, index: int) -> int:
         """Return the smallest chunk size that ``fastbin_index`` maps to ``index``."""
