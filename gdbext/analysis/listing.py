@@ -104,7 +104,8 @@ def _mask(heap: Heap, filters: Filters, owners: Sequence[int]) -> Mask:
 
 
 def _bound(value: int) -> np.uint64:
-    return np.uint64(min(value, (1 << 64) - 1))
+    bound: np.uint64 = np.uint64(min(value, (1 << 64) - 1))
+    return bound
 
 
 def _block_rows(heaps: Sequence[Heap], masks: Sequence[Mask]) -> Iterator[BlockRow]:

@@ -15,7 +15,9 @@ from gdbext.target import Target
 from gdbext.wording import size_text
 
 # Problems that say that memory is missing in which an answer, or a part of it, may have been.
-MISSING = frozenset(("truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena"))
+MISSING = frozenset(
+    ("truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena")
+)
 
 
 def is_whole(problems: Iterable[Problem]) -> bool:
@@ -31,11 +33,11 @@ def with_target(report: Report, target: Target) -> Report:
 
 
 def find_gap(target: Target) -> Optional[str]:
-    """Return in words how much of what the program could write is not in the core; None when all is there."""
-    absent = sum(region.size for region in target.index.regions if region.writable and region.source == "absent")
-    if is_whole(target.problems) or not absent:
+    """Return in words how much of what the program could write is not in the core; None when nothing is missing."""
+    if is_whole(target.problems):
         return None
-    return f"{size_text(absent)} of its writable memory are not in the core"
+    absent = sum(region.size for region in target.index.regions if region.writable and region.source == "absent")
+    return f"{size_text(absent) if absent else 'much'} of its writable memory is not in the core"
 
 
 def explained(error: NoHeapError, target: Target) -> NoHeapError:
@@ -43,4 +45,4 @@ def explained(error: NoHeapError, target: Target) -> NoHeapError:
     gap = find_gap(target)
     if gap is None:
         return error
-    return NoHeapError(error.message, f"{gap}, the heap may be among them: take the core again")
+    return NoHeapError(error.message, f"{gap}, and the heap may be there: take the core again")

@@ -12,7 +12,7 @@ from gdbext.analysis.blocks import report_on
 from gdbext.analysis.contents import contents_hint, pointer_namer
 from gdbext.analysis.tally import arena_address
 from gdbext.errors import GdbextError
-from gdbext.heap.model import Heap, State
+from gdbext.heap.model import Heap, Span, State
 from gdbext.memory import Region
 from gdbext.report import Kind, Problem, Report, column, line, table
 from gdbext.target import Target
@@ -99,9 +99,12 @@ def _found(heap: Heap, heaps: Sequence[Heap], target: Target, address: int, bloc
 
 def _around(heap: Heap, heaps: Sequence[Heap], target: Target, block: int) -> Iterator[Neighbour]:
     blocks, reader, namer = heap.blocks, target.reader, pointer_namer(target, heaps)
+    span = _span_of(heap, int(blocks.address[block]))
     for place, index in (("before", block - 1), ("this", block), ("after", block + 1)):
-        if 0 <= index < len(blocks) and blocks.owner[index] == blocks.owner[block]:
-            address, size = int(blocks.address[index]), int(blocks.size[index])
+        if not 0 <= index < len(blocks):
+            continue
+        address, size = int(blocks.address[index]), int(blocks.size[index])
+        if index == block or (span is not None and span.start <= address < span.end):
             hint = contents_hint(reader, address, size, namer)
             yield Neighbour(place, address, size, State(int(blocks.state[index])).label, hint)
 
@@ -109,12 +112,16 @@ def _around(heap: Heap, heaps: Sequence[Heap], target: Target, block: int) -> It
 def _outside(heaps: Sequence[Heap], target: Target, region: Region, address: int) -> str:
     """Say in words what lies at an address that no block holds."""
     for heap in heaps:
-        span = next((span for span in heap.spans if span.start <= address < span.end), None)
+        span = _span_of(heap, address)
         if span is not None:
             arena = arena_address(heap, span.arena)
             where = "" if arena is None else f" in arena {arena:#x},"
             return f"{heap.allocator}'s own bytes,{where} {_after(heap, address)}"
     return _mapping_text(target, region, address)
+
+
+def _span_of(heap: Heap, address: int) -> Optional[Span]:
+    return next((span for span in heap.spans if span.start <= address < span.end), None)
 
 
 def _after(heap: Heap, address: int) -> str:

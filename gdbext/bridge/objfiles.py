@@ -29,7 +29,8 @@ def check_objfiles(modules: Sequence[Module], identity: Identity) -> Sequence[Pr
 
 def _wrong(module: Module, identity: Identity, known: Mapping[str, str]) -> Iterator[str]:
     main = module.path == identity.exe and module.build_id == identity.build_id
-    file = gdb.current_progspace().filename if main else gdb.solib_name(module.base)
+    space = gdb.current_progspace()
+    file = space.filename if main and space is not None else gdb.solib_name(module.base)
     ours = _find(known, file)
     if ours is not None and module.build_id is not None and ours != module.build_id:
         yield f"{file} has build-id {ours}, the target's {module.path} {module.build_id}"

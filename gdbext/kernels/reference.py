@@ -21,6 +21,7 @@ FLAGS = 7
 PREV_INUSE = 1
 WINDOW = 1 << 16
 CONFIRMING_CHUNKS = 32
+MOST_CHUNKS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,25 @@ def words_of(buffer: object, word: int, byteorder: str) -> Words:
     return memoryview(buffer).cast("B").cast("Q" if word == 8 else "I")  # type: ignore[arg-type]
 
 
-def walk_chunks(words: Words, start: int, stop: int, rules: ChunkRules) -> tuple[Positions, int]:
+def walk_chunks(
+    words: Words, start: int, stop: int, rules: ChunkRules, limit: int = MOST_CHUNKS
+) -> tuple[Positions, int]:
     """Follow chunk sizes from ``start``.
 
     :param stop: position at which a sound walk arrives exactly.
+    :param limit: chunks after which to return, so that the caller can be interrupted.
     :return: the positions of the chunks, and where the walk ended: ``stop``, or the first chunk
-        whose size is invalid or reaches beyond ``stop`` (that chunk is not among the positions).
+        whose size is invalid or reaches beyond ``stop`` (that chunk is not among the positions), or,
+        with ``limit`` positions, the next chunk.
     """
     shift = rules.word.bit_length() - 1
     minimum, granule_mask, clear = rules.minimum >> shift, rules.granule - 1, ~FLAGS
     found = array("Q")
     append = found.append
     at, last = start, stop - 2
-    while at <= last:
+    for _ in range(limit):
+        if at > last:
+            break
         size = words[at + 1] & clear
         step = size >> shift
         if step < minimum or size & granule_mask or at + step > stop:

@@ -71,7 +71,9 @@ class ElfCore(PieceMemory):
         parts = list(_split(loads, self._file.size, notes))
         filler = _Filler(parts, self._file.data, notes, self.abi.page_size, HostFiles(sysroot, find_file))
         super().__init__(filler.pieces, filler.regions)
-        problems += note_problems + overlaps + filler.problems + _check_filter(filler.regions)
+        problems += note_problems + overlaps + filler.problems
+        if not any(problem.kind == "truncated-core" for problem in problems):
+            problems += _check_filter(filler.regions)
         self.problems: Sequence[Problem] = tuple(problems)
 
 
@@ -243,8 +245,10 @@ def _find_images(
 
 def _check_filter(regions: Sequence[Region]) -> list[Problem]:
     data = [region for region in regions if region.anonymous and region.writable]
-    absent = sum(region.size for region in data if region.source == "absent")
-    if not absent or any(region.source == "memory" for region in data):
+    # No process is without a stack; gcore leaves out even the program headers of what it does not dump.
+    if any(region.source == "memory" for region in data):
         return []
-    message = f"the core holds no anonymous memory ({absent} bytes left out): see coredump_filter in core(5)"
+    absent = sum(region.size for region in data if region.source == "absent")
+    left = f" ({absent} bytes left out)" if absent else ""
+    message = f"the core holds no anonymous memory{left}: see coredump_filter in core(5)"
     return [Problem("filtered-core", None, message)]

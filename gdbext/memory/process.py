@@ -269,7 +269,8 @@ def _zero_frame() -> np.uint64:
     page.any()
     start = int(page.ctypes.data)
     (entry,) = _pagemap(os.getpid(), start, start + _PAGE, lambda entries: entries & _FRAME)
-    return np.uint64(entry)
+    frame: np.uint64 = np.uint64(entry)
+    return frame
 
 
 def swapped_pages(pid: int, start: int, end: int) -> Mask:

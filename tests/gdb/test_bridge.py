@@ -42,16 +42,16 @@ def remote(running):
     if not shutil.which("gdbserver"):
         pytest.skip("no gdbserver on this machine")
     with socket.socket() as free:
-        free.bind(("localhost", 0))
+        free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
-        ["gdbserver", "--once", "--attach", f"localhost:{port}", str(running.pid)],
+        ["gdbserver", "--once", "--attach", f"127.0.0.1:{port}", str(running.pid)],
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     for line in server.stderr:
         if line.startswith("Listening"):
             break
-    yield ["-iex", "set sysroot /", "-ex", f"target remote localhost:{port}"]
+    yield ["-iex", "set sysroot /", "-ex", f"target remote 127.0.0.1:{port}"]
     server.terminate()
     server.wait(10)
     server.stderr.close()

@@ -40,6 +40,9 @@ HEALTHY = (
     "trim --healthy",
     "two_waves --healthy",
 )
+# Boards of tests whose point is the heap's contents: how memory is read is the business of the others.
+STILL = ("attach", "gcore", "core")
+FEW = {"target": ("attach", "core"), "info": ("debug", "bare")}
 FINDINGS = {
     "arena_proliferation": "arena-proliferation",
     "shrink_realloc": "shrink-realloc",
@@ -110,7 +113,7 @@ def check_rss(board, rss):
     assert all((entry["resident"] is not None) == live for entry in rss["entries"])
 
 
-@pytest.mark.boards(program=HEALTHY)
+@pytest.mark.boards(program=HEALTHY, target=STILL)
 def test_a_healthy_twin_has_no_finding(stage, board, program):
     here = staged(stage, program)
     triage, check = ask(here, "triage", "glibc check")
@@ -128,6 +131,7 @@ def test_a_broken_program_has_its_finding_and_no_other(stage, board, program):
     assert finding["evidence"] and finding["remedy"]
 
 
+@pytest.mark.boards(**FEW)
 def test_an_overrun_is_placed(stage, board):
     here = stage("overrun")
     check, triage = ask(here, "glibc check", "triage")
@@ -141,6 +145,7 @@ def test_an_overrun_is_placed(stage, board):
     assert [finding["kind"] for finding in triage["data"]["findings"]] == ["corruption"]
 
 
+@pytest.mark.boards(**FEW)
 def test_a_double_free_is_named(stage, board):
     here = stage("double_free")
     (check,) = ask(here, "glibc check")
@@ -163,7 +168,7 @@ KINDS = {
 }
 
 
-@pytest.mark.boards(damage=DAMAGES, bin=("unsorted", "small", "large"))
+@pytest.mark.boards(damage=DAMAGES, bin=("unsorted", "small", "large"), target=STILL)
 def test_damage_to_a_free_list_is_found(stage, board, damage, bin):
     here = stage("free_list_cycle", f"--damage={damage}", f"--bin={bin}")
     (check,) = ask(here, "glibc check")
@@ -174,6 +179,7 @@ def test_damage_to_a_free_list_is_found(stage, board, damage, bin):
     assert any(address(row["address"]) == int(chunk, 16) or chunk in row["message"] for row in rows)
 
 
+@pytest.mark.boards(**FEW)
 def test_a_core_taken_inside_malloc(stage, board):
     here = stage("inside_malloc")
     arenas, check, triage = ask(here, "glibc arenas", "glibc check", "triage")
@@ -183,7 +189,7 @@ def test_a_core_taken_inside_malloc(stage, board):
     assert triage["data"]["findings"] == []
 
 
-@pytest.mark.boards(program=("trim", "trim --healthy"))
+@pytest.mark.boards(program=("trim", "trim --healthy"), target=STILL)
 def test_trim_says_what_malloc_trim_returned(stage, board, program):
     here = staged(stage, program)
     (trim,) = ask(here, "glibc trim")
@@ -193,6 +199,7 @@ def test_trim_says_what_malloc_trim_returned(stage, board, program):
     assert trim["data"]["trimmable_bytes"] == sum(row["trimmable_bytes"] for row in rows)
 
 
+@pytest.mark.boards(**FEW)
 def test_foreign_bytes_are_counted(stage, board):
     here = stage("foreign_sbrk")
     (arenas,) = ask(here, "glibc arenas")
@@ -201,6 +208,7 @@ def test_foreign_bytes_are_counted(stage, board):
     assert gaps <= main["foreign_bytes"] < gaps + 4 * 4096
 
 
+@pytest.mark.boards(**FEW)
 def test_caches_of_all_threads(stage, board):
     here = stage("tcache_full")
     (tcache,) = ask(here, "glibc tcache")

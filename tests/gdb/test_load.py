@@ -152,7 +152,9 @@ def test_a_broken_dependency_is_one_line(tmp_path):
     (package / "__init__.py").write_text("raise ImportError('built for another Python\\nlong story')\n")
     output = gdb(f"source {loader}", "gx commands", load=False)
     assert "cannot import numpy (built for another Python); run pip install" in output.err, output
-    assert output.err.count("\n") == 1
+    # a gdb whose own Python has no tabulate says so in a second line
+    assert [line for line in output.err.splitlines() if "numpy" in line] == output.err.splitlines()[:1]
+    assert "Traceback" not in output.err
 
 
 def test_printers_are_registered_from_their_table(tmp_path):

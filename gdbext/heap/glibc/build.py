@@ -12,6 +12,7 @@ import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.convert import blocks_of
+from gdbext.heap.glibc.coverage import Coverage
 from gdbext.heap.glibc.fastbins import SmallLinks, read_fastbins
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
@@ -31,7 +32,7 @@ from gdbext.heap.glibc.segments import (
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.tcache import check_shared, read_cache
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.glibc.walk import Chunks, Segment, join_chunks, walk_segment
+from gdbext.heap.glibc.walk import Chunks, Segment, begin_walk, join_chunks, walk_segment
 from gdbext.heap.model import U32, U64
 from gdbext.progress import Progress
 from gdbext.report import Problem
@@ -52,7 +53,7 @@ def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
         builder.run()
     except KeyboardInterrupt:
         heap.complete = False
-        heap.problems.append(Problem("interrupted", None, "interrupted; arenas not reached are missing"))
+        heap.problems.append(Problem("interrupted", None, "interrupted: what was not reached is missing, and cached or listed chunks may count as used"))
         builder.salvage()
     return heap
 
@@ -97,7 +98,12 @@ class _Builder:
             view = ArenaView(head)
             self.heap.arenas.append(view)
             for segment in self._segments(view):
-                view.walked.append(walk_segment(self.target, self.sizes, segment))
+                self._walk(view, segment)
+
+    def _walk(self, view: ArenaView, segment: Segment) -> None:
+        walked = begin_walk(segment)
+        view.walked.append(walked)
+        walk_segment(self.target, self.sizes, walked, progress=self.progress)
 
     def _segments(self, view: ArenaView) -> List[Segment]:
         if view.head.kind == "main":
@@ -134,7 +140,7 @@ class _Builder:
             return
         finder = MainArena(self.target, self.location, self.sizes, view.head)
         for segment in finder.for_each_old_mapping(self._claimed(), missing):
-            view.walked.append(walk_segment(self.target, self.sizes, segment))
+            self._walk(view, segment)
 
     def _claimed(self) -> List[Interval]:
         claimed = [
@@ -186,10 +192,11 @@ class _Builder:
             for chunk in free_list.chunks
         }
         for view in self.heap.arenas:
-            view.walked = [
-                walk_segment(self.target, self.sizes, walked.segment, known) if walked.problems else walked
-                for walked in view.walked
-            ]
+            for number, walked in enumerate(view.walked):
+                if walked.problems:
+                    again = begin_walk(walked.segment)
+                    walk_segment(self.target, self.sizes, again, known, self.progress)
+                    view.walked[number] = again
 
     def _read_single_lists(self, chunks: Chunks) -> None:
         """Thread caches and fastbins: their links may be mangled, which the caches' lists tell."""
@@ -257,10 +264,10 @@ class _Builder:
     def _mark(self, chunks: Chunks, owner: U32) -> None:
         lists: List[Sequence[FreeList]] = [view.lists for view in self.heap.arenas]
         excuses = [_excuse(view) for view in self.heap.arenas]
-        absent = [gap for v in self.heap.arenas for w in v.walked if w.absent for gap in w.skipped]
         main = next((at for at, v in enumerate(self.heap.arenas) if v.head.kind == "main"), -1)
-        state, problems = mark_states(chunks, owner, lists, self.heap.caches, absent)
-        problems += check_unlisted(chunks, owner, state, excuses)
+        state, problems = mark_states(chunks, owner, lists, self.heap.caches, Coverage(self.heap).unknown)
+        if self.heap.complete:  # else the lists were perhaps not read
+            problems += check_unlisted(chunks, owner, state, excuses)
         problems += check_flags(chunks, owner, state, main)
         self.heap.problems += problems
         self.heap.blocks = blocks_of(self.heap, chunks, state, owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -27,14 +27,14 @@ def mark_states(
     owner: U32,
     lists: Sequence[Sequence[FreeList]],
     caches: Sequence[Cache],
-    absent: Sequence[Tuple[int, int]] = (),
+    unknown: Callable[[int], bool] = lambda address: False,
 ) -> Tuple[U8, List[Problem]]:
     """Return the state of every chunk, and what the lists and the chunks disagree about.
 
     :param chunks: of all arenas, sorted by address.
     :param owner: arena index of each.
     :param lists: the free lists of each arena, by arena index.
-    :param absent: stretches whose chunks are not known because the core lacks memory.
+    :param unknown: whether a chunk may be at an address without being known, because the core lacks memory.
     """
     state = np.where(chunks.free, np.uint8(State.FREE), np.uint8(State.IN_USE)).astype(np.uint8)
     problems: List[Problem] = []
@@ -45,13 +45,13 @@ def mark_states(
         for one in cache.classes:
             place = f"{cache.label}, class {one.index}"
             problems += _mark(chunks, state, one.chunks, State.TCACHE, place)
-    return state, [_unless_absent(problem, absent) for problem in problems]
+    return state, [_unless_absent(problem, unknown) for problem in problems]
 
 
-def _unless_absent(problem: Problem, absent: Sequence[Tuple[int, int]]) -> Problem:
+def _unless_absent(problem: Problem, unknown: Callable[[int], bool]) -> Problem:
     """A chunk that was not seen because the core lacks it, or what leads to it, is no damage."""
     at = problem.address
-    if problem.kind != "list-chunk" or at is None or not any(low <= at < high for low, high in absent):
+    if problem.kind != "list-chunk" or at is None or not unknown(at):
         return problem
     return Problem("absent-memory", at, f"{problem.message}: the core lacks memory there")
 

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
-from gdbext.errors import NoHeapError
+from gdbext.errors import UsageError
 from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.lists import FreeList
 from gdbext.heap.glibc.tally import Tally, tally_arenas
@@ -213,7 +213,7 @@ class ChunksReport:
 def chunks(heap: GlibcHeap, wanted: ChunkFilter) -> Report:
     """Return ``glibc chunks``: every chunk that passes the filter, in address order.
 
-    :raises NoHeapError: when no arena has the address of the filter.
+    :raises UsageError: when no arena has the address of the filter.
     """
     mask = _chunk_mask(heap, wanted)
     rows = np.flatnonzero(mask)
@@ -251,14 +251,14 @@ def _chunk_sizes(heap: GlibcHeap, rows: object) -> "np.typing.NDArray[np.uint64]
 def position_of(heap: GlibcHeap, address: int) -> int:
     """Return the position of an arena.
 
-    :raises NoHeapError: when no arena has that address.
+    :raises UsageError: when no arena has that address.
     """
     for position, view in enumerate(heap.arenas):
         if view.head.address == address:
             return position
     known = ", ".join(f"{view.head.address:#x}" for view in heap.arenas[:4])
     more = ", …" if len(heap.arenas) > 4 else ""
-    raise NoHeapError(f"no arena at {address:#x}", f"there are {len(heap.arenas)}: {known}{more}")
+    raise UsageError(f"no arena at {address:#x}", f"there are {len(heap.arenas)}: {known}{more}")
 
 
 def _chunk_rows(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterator[ChunkRow]:
@@ -317,7 +317,7 @@ def bins(heap: GlibcHeap, arena: Optional[int] = None) -> Report:
     """Return ``glibc bins``: every free list that holds something.
 
     :param arena: address of the one wanted, or None for all.
-    :raises NoHeapError: when no arena has that address.
+    :raises UsageError: when no arena has that address.
     """
     views = heap.arenas if arena is None else [heap.arenas[position_of(heap, arena)]]
     rows = [_bin_row(heap, view, free_list) for view in views for free_list in view.lists]

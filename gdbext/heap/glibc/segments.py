@@ -268,8 +268,10 @@ class MainArena:
         :param claimed: what other segments, stacks and mmapped blocks occupy.
         :param missing: bytes of system_mem not found yet; larger ones are not tried.
         """
-        for low, high in self.runs:
-            start = low
+        page = self.target.abi.page_size
+        readable = [region for region in self.target.memory.regions() if region.source != "absent"]
+        for low, high in _writable_runs(readable):
+            start, high = low + -low % page, high - high % page
             while start < high and missing > 0:
                 end = None if _inside(claimed, start) else self._end_in_fenceposts(start, high)
                 if end is not None and end - start <= missing:
@@ -277,7 +279,7 @@ class MainArena:
                     missing -= end - start
                     start = end
                 else:
-                    start += self.target.abi.page_size
+                    start += page
 
     def _end_in_fenceposts(self, start: int, high: int) -> Optional[int]:
         first = self.sizes.align_chunk(start)

@@ -17,6 +17,7 @@ from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
 from gdbext.heap.model import U8, U64
 from gdbext.kernels import find_chunk, walk_chunks, words_of
 from gdbext.memory import view
+from gdbext.progress import SILENT, Progress
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -56,6 +57,9 @@ class Chunks:
     size: U64
     flags: U8
     free: "np.typing.NDArray[np.bool_]"
+
+
+CHUNKS_AT_ONCE = 1 << 19  # about 0.1 s
 
 
 @dataclass
@@ -107,11 +111,22 @@ class Walked:
         return chunks
 
 
+def begin_walk(segment: Segment) -> Walked:
+    """Return the empty result that :func:`walk_segment` fills."""
+    return Walked(segment, _no_chunks(), segment.end)
+
+
 class _Walk:
     """One pass over a readable run of a segment. Positions are word indices from ``origin``."""
 
     def __init__(
-        self, target: Target, sizes: Sizes, run: Tuple[int, int], known: AbstractSet[int], result: Walked
+        self,
+        target: Target,
+        sizes: Sizes,
+        run: Tuple[int, int],
+        known: AbstractSet[int],
+        result: Walked,
+        parts: List[Chunks],
     ) -> None:
         self.sizes, self.segment, self.rules = sizes, result.segment, sizes.rules
         self.origin, high = run
@@ -124,7 +139,7 @@ class _Walk:
         self.stop = self._position(top) if top is not None and self.has_top else len(self.words)
         self.known = {self._position(a) for a in known if self.origin <= a < high and sizes.aligned(a)}
         self.result = result
-        self.parts: List[Chunks] = []
+        self.parts = parts
 
     def _position(self, address: int) -> int:
         return (address - self.origin) // self.sizes.word
@@ -132,10 +147,15 @@ class _Walk:
     def _address(self, position: int) -> int:
         return self.origin + position * self.sizes.word
 
-    def run(self) -> List[Chunks]:
+    def run(self, progress: Progress) -> None:
         at = 0 if self.origin == self.segment.first else self._first_chunk()
         while at < self.stop:
-            found, end = walk_chunks(self.words, at, self.stop, self.rules)
+            progress.at("MiB walked", self._address(at) - self.segment.start >> 20, self._mebibytes)
+            found, end = walk_chunks(self.words, at, self.stop, self.rules, CHUNKS_AT_ONCE)
+            if len(found) == CHUNKS_AT_ONCE and end < self.stop:
+                self._keep(found, end)
+                at = end
+                continue
             if len(found) and not self.whole and end + 1 >= len(self.words):
                 # The header behind the last chunk, which says whether that is free, is not in the core.
                 found, end = found[:-1], int(found[-1])
@@ -143,7 +163,10 @@ class _Walk:
             at = self.stop if end >= self.stop else self._after(end)
         if self.whole or self.has_top:
             self._finish()
-        return self.parts
+
+    @property
+    def _mebibytes(self) -> int:
+        return self.segment.end - self.segment.start >> 20
 
     def _first_chunk(self) -> int:
         """Behind absent memory: the first place where chunks can be picked up again."""
@@ -324,15 +347,37 @@ class _Walk:
 
 
 def walk_segment(
-    target: Target, sizes: Sizes, segment: Segment, known: AbstractSet[int] = frozenset()
-) -> Walked:
+    target: Target,
+    sizes: Sizes,
+    walked: Walked,
+    known: AbstractSet[int] = frozenset(),
+    progress: Progress = SILENT,
+) -> None:
     """Walk one segment, going on behind damage and behind memory that is absent.
 
+    Unreadable memory gives an ``absent-memory`` problem, not an error.
+
+    :param walked: filled with all that is met, also when the walk is interrupted.
     :param known: addresses of chunks vouched for elsewhere (free lists), used to resynchronise.
-    :return: all that was met; unreadable memory gives an ``absent-memory`` problem, not an error.
     """
-    walked = Walked(segment, _no_chunks(), segment.end)
     parts: List[Chunks] = []
+    try:
+        _walk_runs(target, sizes, walked, known, progress, parts)
+    finally:
+        walked.chunks = join_chunks(parts)
+        walked.chunk_count = len(walked.chunks.size)
+        walked.chunk_bytes = int(walked.chunks.size.sum())
+
+
+def _walk_runs(
+    target: Target,
+    sizes: Sizes,
+    walked: Walked,
+    known: AbstractSet[int],
+    progress: Progress,
+    parts: List[Chunks],
+) -> None:
+    segment = walked.segment
     at = segment.first
     for low, high in _readable_runs(target, segment, sizes.alignment):
         low = sizes.align_chunk(low)
@@ -340,15 +385,11 @@ def walk_segment(
             continue  # behind top are only bytes of top
         _note_absent(walked, at, low)
         try:
-            parts += _Walk(target, sizes, (low, high), known, walked).run()
+            _Walk(target, sizes, (low, high), known, walked, parts).run(progress)
         except FaultError:
             _note_absent(walked, low, high)
         at = high if walked.top is None else segment.end
     _note_absent(walked, at, segment.end)
-    walked.chunks = join_chunks(parts)
-    walked.chunk_count = len(walked.chunks.size)
-    walked.chunk_bytes = int(walked.chunks.size.sum())
-    return walked
 
 
 def _readable_runs(target: Target, segment: Segment, alignment: int) -> List[Tuple[int, int]]:

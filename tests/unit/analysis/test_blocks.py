@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gdbext.abi import X86_64
 from gdbext.analysis import blocks, listing, place
+from gdbext.analysis.contents import pointer_namer
 from gdbext.analysis.listing import Filters
 from gdbext.analysis.tally import tally
 from gdbext.errors import GdbextError, NoHeapError, UsageError
@@ -223,6 +224,28 @@ def test_at_a_block():
         ("after", "0x10070", "zeros"),
     ]
     assert "is the start of the block" in place.describe(heaps, target, 0x10040).data.place
+
+
+def test_at_names_no_neighbour_in_another_stretch_of_memory(maker):
+    maker.span(0x10000, [(24, State.IN_USE), (24, State.IN_USE)])
+    maker.span(0x20000, [(24, State.MMAPPED)], "mmapped")
+    maker.span(0x30000, [(24, State.MMAPPED)], "mmapped")
+    heap, target = maker.heap(), maker.target()
+    around = {at: place.describe([heap], target, at).data.around for at in (0x10010, 0x10030, 0x20010)}
+    assert {at: [row.place for row in rows] for at, rows in around.items()} == {
+        0x10010: ["this", "after"],
+        0x10030: ["before", "this"],
+        0x20010: ["this"],
+    }
+
+
+def test_at_a_block_that_points_to_anonymous_memory(maker):
+    maker.span(0x10000, [(24, State.IN_USE)])
+    target = maker.target(Region(0x70000, 0x71000))
+    name = pointer_namer(target, [maker.heap()])
+    assert name(0x10010) == "test block 0x10010"
+    assert name(0x70010) == "anonymous memory 0x70010"
+    assert name(0x99000) is None
 
 
 def test_at_is_one_line_outside_every_block():

@@ -41,6 +41,13 @@ def test_healthy_target(maker):
     assert report.data.ledger == ledger(target, [heap])[0]
 
 
+def test_without_a_heap_there_is_no_all_clear(maker):
+    healthy(maker)
+    report = triage(maker.target(), [], {})
+    assert report.data.verdict == "No heap was found, so there is nothing to judge but the ledger."
+    assert not report.findings
+
+
 def test_findings_of_all_sources_ranked(maker):
     maker.span(START, [(100 * MB, State.LARGE)] + [(1000, State.IN_USE)] * 1000 + [(1000, State.TOP)])
     own = (finding("decay-stalled", size=500 * MB), finding("growth", size=1 * MB))

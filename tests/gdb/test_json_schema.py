@@ -1,0 +1,326 @@
+"""docs/json.md against what the commands really write, and against the kinds that the source names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, Iterator, NamedTuple
+
+import pytest
+
+from gdbext._mount import mount
+from tests.gdb.answers import ask
+from tests.support.boards import Board
+from tests.support.cache import CHECKOUT
+from tests.support.glibcs import Unavailable
+
+mount(str(CHECKOUT / "gdbext"))
+from gdbext import commands  # noqa: E402
+
+DOCUMENT = (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
+COMMANDS = (
+    "triage",
+    "rss",
+    "glibc arenas",
+    "glibc heaps",
+    "glibc chunks",
+    "glibc bins",
+    "glibc tcache",
+    "glibc mmapped",
+    "glibc check",
+    "glibc trim",
+    "blocks summary",
+    "blocks list",
+    "blocks at",
+    "commands",
+)
+# What pipelines rely on: DESIGN, section 6, as far as the commands exist.
+PROMISED = {
+    "rss": "entries[].owner entries[].bytes entries[].resident total residual",
+    "blocks summary": "totals.used_blocks totals.used_bytes totals.free_blocks totals.free_bytes"
+    " totals.tcache_blocks totals.tcache_bytes by_size[].size by_size[].used_blocks by_size[].free_blocks",
+    "glibc arenas": "arenas[].address arenas[].kind arenas[].system_mem arenas[].walked_bytes"
+    " arenas[].in_use_bytes arenas[].in_use_blocks arenas[].tcache_bytes arenas[].bins_bytes"
+    " arenas[].top_bytes arenas[].trimmable_bytes arenas[].threads arenas[].in_flux arenas[].overhead_bytes"
+    " arenas[].foreign_bytes mmapped.blocks mmapped.bytes mmapped.expected_blocks mmapped.expected_bytes",
+    "triage": "findings[].kind findings[].severity findings[].bytes findings[].waiters"
+    " findings[].confidence findings[].summary findings[].evidence findings[].remedy ledger",
+}
+ENVELOPE = ["schema", "tool", "target", "data", "evidence", "problems", "complete", "findings"]
+IDENTITY = {"exe": str, "build_id": str, "pid": int, "core": str, "time": float}
+
+
+class Row(NamedTuple):
+    """One line of a command's table."""
+
+    kind: str
+    meaning: str
+
+    @property
+    def nullable(self) -> bool:
+        return self.kind.endswith(" or null")
+
+    @property
+    def plain(self) -> str:
+        return self.kind[: -len(" or null")] if self.nullable else self.kind
+
+
+def section(title: str) -> str:
+    """Return the text under a heading, up to the next one."""
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", DOCUMENT, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/json.md has no section {title}"
+    return found[1]
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """Return the cells of every table row that begins with a word in backticks."""
+    lines = (line for line in text.splitlines() if line.startswith("| `"))
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def fields_of(command: str) -> dict[str, Row]:
+    rows = table_rows(section(f"`{command}`"))
+    assert all(len(row) == 3 for row in rows), f"{command}: a row has not three cells"
+    return {row[0].strip("`"): Row(row[1], row[2]) for row in rows}
+
+
+def kinds_under(title: str) -> set[str]:
+    """Return the words in backticks of the first column of a section's tables."""
+    return {word for row in table_rows(section(title)) for word in re.findall(r"`([^`]+)`", row[0])}
+
+
+FIELDS = {command: fields_of(command) for command in COMMANDS}
+
+
+# ---- real answers ----
+
+
+@pytest.fixture(scope="module")
+def answers(stages) -> dict[str, list[dict[str, Any]]]:
+    """The envelopes of every command: of two cores, and of a damaged heap in a live process."""
+    gathered: dict[str, list[dict[str, Any]]] = {command: [] for command in COMMANDS}
+    for target, program in (
+        ("core", "arena_proliferation"),
+        ("core", "mmapped_blocks"),
+        ("attach", "overrun"),
+    ):
+        try:
+            stage = stages.get(Board(target), program)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        inside = stage.truth.ledger["live_blocks"][-1][0]
+        lines = {command: command for command in COMMANDS if command != "blocks at"}
+        lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
+        lines["commands"] = "gx commands"
+        for name, envelope in zip(lines, ask(stage, *lines.values())):
+            gathered[name.partition(" (")[0]].append(envelope)
+    return gathered
+
+
+def leaves(value: Any, known: dict[str, Row], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Iterate over the fields of an answer: the path under which each is documented, and its value."""
+    row = known.get(path)
+    if isinstance(value, dict) and row is None:
+        for name, inner in value.items():
+            yield from leaves(inner, known, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and row is None:
+        for inner in value:
+            yield from leaves(inner, known, f"{path}[]")
+    else:
+        yield path, value
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_threads(value: Any) -> bool:
+    members = {"number": int, "lwp": int, "name": str}
+
+    def is_thread(one: Any) -> bool:
+        typed = (one[name] is None or isinstance(one[name], kind) for name, kind in members.items())
+        return set(one) == set(members) and all(typed)
+
+    return isinstance(value, list) and all(is_thread(one) for one in value)
+
+
+def is_ledger(value: Any) -> bool:
+    return not list(wrong_fields(value, FIELDS["rss"]))
+
+
+CHECKS = {
+    "address": lambda value: isinstance(value, str) and re.fullmatch(r"0x(0|[1-9a-f][0-9a-f]*)", value),
+    "bytes": lambda value: is_integer(value) and value >= 0,
+    "count": lambda value: is_integer(value) and value >= 0,
+    "signed bytes": is_integer,
+    "share": lambda value: isinstance(value, float) and 0 <= value <= 1,
+    "text": lambda value: isinstance(value, str),
+    "word": lambda value: isinstance(value, str),
+    "flag": lambda value: isinstance(value, bool),
+    "threads": is_threads,
+    "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "as `rss`": is_ledger,
+}
+
+
+def wrong_fields(data: Any, known: dict[str, Row]) -> Iterator[str]:
+    """Iterate over what an answer holds against its table."""
+    for path, value in leaves(data, known):
+        row = known.get(path)
+        if row is None:
+            yield f"{path} is not documented"
+        elif value is None:
+            if not row.nullable:
+                yield f"{path} is null, documented as {row.kind}"
+        elif not CHECKS[row.plain](value):
+            yield f"{path} is {value!r}, documented as {row.kind}"
+        elif row.plain == "word" and value not in re.findall(r"`([^`]+)`", row.meaning):
+            yield f"{path} is {value!r}, which is not in its list"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_answers_are_as_documented(answers, command):
+    for envelope in answers[command]:
+        assert envelope["schema"] == f"gdbext/{command.replace(' ', '-')}/1"
+        assert sorted(set(wrong_fields(envelope["data"], FIELDS[command]))) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_documented_fields_occur(answers, command):
+    known = FIELDS[command]
+    seen = {path for envelope in answers[command] for path, _ in leaves(envelope["data"], known)}
+    assert sorted(set(known) - seen) == []
+
+
+@pytest.mark.parametrize("command", PROMISED)
+def test_the_names_of_the_design_are_there(answers, command):
+    known = FIELDS[command]
+    seen = {path for envelope in answers[command] for path, _ in leaves(envelope["data"], known)}
+    assert sorted(set(PROMISED[command].split()) - seen) == []
+
+
+def test_the_envelope_is_as_documented(answers):
+    for command, envelopes in answers.items():
+        for envelope in envelopes:
+            assert list(envelope) == ENVELOPE
+            assert set(envelope["tool"]) == {"version"}
+            assert list(envelope["target"]) == list(IDENTITY)
+            for name, kind in IDENTITY.items():
+                assert envelope["target"][name] is None or isinstance(envelope["target"][name], kind)
+            assert envelope["complete"] is True and isinstance(envelope["findings"], bool), command
+
+
+def test_evidence_and_problems_are_as_documented(answers):
+    kinds = kinds_under("Kinds of problems")
+    problems = []
+    for envelope in (envelope for envelopes in answers.values() for envelope in envelopes):
+        assert all(set(one) == {"subject", "message"} for one in envelope["evidence"])
+        problems += envelope["problems"]
+    assert problems, "a damaged heap has problems"
+    for problem in problems:
+        assert list(problem) == ["kind", "address", "message", "corruption"]
+        assert problem["kind"] in kinds
+        assert problem["address"] is None or CHECKS["address"](problem["address"])
+        assert isinstance(problem["corruption"], bool)
+
+
+def test_what_only_a_process_tells_is_null_on_a_core(answers):
+    *cores, process = (envelope["data"] for envelope in answers["rss"])
+    for name in ("resident", "rss", "pss", "anon_huge_pages", "swap", "rss_difference"):
+        assert all(data[name] is None for data in cores)
+        assert is_integer(process[name])
+    assert all(entry["not_in_core"] is None for entry in process["entries"])
+
+
+# ---- the source ----
+
+MAKERS = {"Problem", "doubt", "wrong", "_problem", "_skip", "_miss"}
+HYPHENATED = re.compile(r"[a-z]+(-[a-z]+)+")
+
+
+def modules() -> Iterator[ast.Module]:
+    for folder in ("gdbext", "commands"):
+        for path in sorted((CHECKOUT / folder).rglob("*.py")):
+            yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def strings(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def problem_kinds(module: ast.Module) -> Iterator[str]:
+    """Iterate over the kinds of problems that a module names."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and called(node) in ("Problem", "doubt") and node.args:
+            yield from strings(node.args[0])
+        yield from (word for place in kind_places(node) for word in strings(place) if HYPHENATED.fullmatch(word))
+
+
+def kind_places(node: ast.AST) -> Iterator[ast.AST]:
+    """Iterate over what may hold a kind: arguments of makers, their defaults, variables, returned pairs."""
+    if isinstance(node, ast.Call) and called(node) in MAKERS:
+        yield from node.args
+    elif isinstance(node, ast.Assign) and any("kind" in getattr(to, "id", "") for to in node.targets):
+        yield node.value
+    elif isinstance(node, ast.FunctionDef):
+        yield from node.args.defaults
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+        yield from node.value.elts[:1]
+
+
+def test_every_kind_of_problem_is_documented():
+    named = {
+        kind
+        for module in modules()
+        if any(isinstance(node, ast.Call) and called(node) == "Problem" for node in ast.walk(module))
+        for kind in problem_kinds(module)
+    }
+    assert {"chunk-size", "bin-cycle", "double-free", "truncated-core", "absent-file"} <= named
+    assert sorted(named - kinds_under("Kinds of problems")) == []
+
+
+def test_every_documented_kind_of_problem_is_in_the_source():
+    words = {word for module in modules() for word in strings(module)}
+    assert sorted(kinds_under("Kinds of problems") - words) == []
+
+
+def test_every_kind_of_error_is_documented():
+    named = {
+        word
+        for module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
+        for member in node.body
+        if isinstance(member, ast.Assign) and getattr(member.targets[0], "id", "") == "kind"
+        for word in strings(member.value)
+    }
+    assert "wrong-exe" in named
+    assert named == kinds_under("Kinds of errors")
+
+
+def test_every_kind_of_finding_is_documented():
+    named = set()
+    for module in modules():
+        constants = {
+            node.targets[0].id: node.value.value
+            for node in module.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            if isinstance(node.targets[0], ast.Name)
+        }
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and called(node) == "Finding":
+                kind = node.args[0]
+                named.update([constants[kind.id]] if isinstance(kind, ast.Name) else strings(kind))
+    assert named == kinds_under("Kinds of findings")
+    assert named == set(re.findall(r"`([^`]+)`", FIELDS["triage"]["findings[].kind"].meaning))
+
+
+def test_every_command_has_a_section():
+    assert {spec.name for spec in commands.COMMANDS if not spec.raw} == set(COMMANDS)
