@@ -167,8 +167,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "glibc tcache",
         run="glibc:tcache",
         summary="What every thread's cache holds, by size class",
-        description="A cached chunk was freed by the program but counts as in use for its arena: it does not "
-        "merge and is not trimmed. `counted` is the cache's own count, `chunks` what its list holds; `chunk "
+        description="The program has freed a cached chunk, but its header still says in use: it does not merge "
+        "and is not trimmed. `counted` is the cache's own count, `chunks` what its list holds; `chunk "
         "size` has the header in it, `bytes` are usable bytes. `found by` is how it was found: by libc's TLS "
         "symbol, by the place in each thread's TLS that points to such caches (thread pointer), or by its "
         "contents alone (lists): then nobody's.",

@@ -13,7 +13,7 @@ import signal
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from gdbext import __version__
-from gdbext.errors import GdbextError, NoTargetError, UsageError
+from gdbext.errors import BadCoreError, GdbextError, NoTargetError, UsageError
 from gdbext.pipeline.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
 from gdbext.pipeline.gdbrun import GdbOutcome
 from gdbext.pipeline.options import Options
@@ -98,7 +98,7 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
 
 
 def find_refusal(options: Options, outcome: GdbOutcome) -> Optional[GdbextError]:
-    """Return why gdb may not look at the process, or None when that is not the matter."""
+    """Return why gdb may not look at the process or cannot open the core, or None when that is not the matter."""
     return _find_explained(_REFUSALS, options, outcome)
 
 
@@ -123,6 +123,12 @@ _REFUSALS = (
             f"process {options.pid} may not be looked at",
             "run as its owner or as root; kernel.yama.ptrace_scope may forbid it, "
             "and a process has one debugger at a time",
+        ),
+    ),
+    (
+        r"is not a core dump",
+        lambda options: BadCoreError(
+            f"gdb does not open {options.core} as a core", "a gdb for the core's machine is named with --gdb"
         ),
     ),
     (

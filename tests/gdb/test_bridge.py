@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -12,6 +13,7 @@ import time
 import pytest
 
 from tests.gdb.bridged import PROBES, Running, build, need_gdb, python
+from tests.gdb.test_errors import ALL
 from tests.support.gdbrun import gdb_version, kill_group, load_pack, run_gdb
 
 
@@ -466,13 +468,10 @@ COMMANDS = [
     "probe fault",
     "probe interrupted",
     "gx commands",
-    "triage",
-    "rss",
-    "glibc arenas",
-    "glibc tcache",
-    "glibc check",
-    "blocks summary",
+    *(f"{name} --json={os.devnull}" for name in ALL),
     "blocks at &probe",
+    "glibc chunks 0x1234",
+    "glibc tcache --thread 99",
 ]
 
 
