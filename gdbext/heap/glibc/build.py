@@ -53,7 +53,8 @@ def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
         builder.run()
     except KeyboardInterrupt:
         heap.complete = False
-        heap.problems.append(Problem("interrupted", None, "interrupted: what was not reached is missing, and cached or listed chunks may count as used"))
+        message = "interrupted: what was not reached is missing, and cached or listed chunks may count as used"
+        heap.problems.append(Problem("interrupted", None, message))
         builder.salvage()
     return heap
 

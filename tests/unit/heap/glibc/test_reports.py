@@ -84,7 +84,7 @@ def test_chunks_by_state_size_arena_and_range(small):
     assert [row.address for row in every] == sorted(row.address for row in every)
 
     def chosen(**wanted):
-        return [row for row in reports.chunks(heap, reports.ChunkFilter(**wanted)).data.chunks]
+        return list(reports.chunks(heap, reports.ChunkFilter(**wanted)).data.chunks)
 
     assert {row.state for row in chosen(states=(State.UNSORTED, State.LARGE))} == {"unsorted", "large"}
     assert [row.size for row in chosen(sizes=(0x5000, 0x5000))] == [0x5000]
