@@ -14,7 +14,7 @@ from gdbext.analysis.tally import arena_address
 from gdbext.errors import GdbextError
 from gdbext.heap.model import Heap, Span, State
 from gdbext.memory import Region
-from gdbext.report import Kind, Problem, Report, column, line, table
+from gdbext.report import Kind, Report, column, line, table
 from gdbext.target import Target
 
 
@@ -72,8 +72,7 @@ def describe(heaps: Sequence[Heap], target: Target, address: int) -> Report:
     if region is None:
         raise GdbextError(f"{address:#x} is not mapped", "rss lists what is")
     text = f"{address:#x} is in no block: {_outside(heaps, target, region, address)}"
-    problems: Sequence[Problem] = [problem for heap in heaps for problem in heap.problems]
-    return Report(Place(address, None, text), problems=problems)
+    return report_on(heaps, Place(address, None, text))
 
 
 def _found(heap: Heap, heaps: Sequence[Heap], target: Target, address: int, block: int) -> Found:

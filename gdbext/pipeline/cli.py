@@ -43,9 +43,8 @@ Options:
   -h, --help       show this help
   --version        show the version
 
-Exit status: 0 no finding; 1 findings (triage, lockwait, slabskew, the check
-commands); 2 the target could not be analysed: with --json the document then
-has "data": null and "error".
+Exit status: 0 no finding; 1 findings (triage, glibc check); 2 the target could
+not be analysed: with --json the document then has "data": null and "error".
 
 Example:
   gdbext triage --core core.1234 --json

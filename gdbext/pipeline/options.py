@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from gdbext.errors import UsageError
 
 DEFAULT_TIMEOUT = 600.0
-_FAMILIES = ("glibc", "jemalloc", "blocks")  # first words of commands with two
+_FAMILIES = ("glibc", "blocks")  # first words of commands with two
 _WITHOUT_TARGET = ("commands",)
 
 

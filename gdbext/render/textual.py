@@ -159,7 +159,9 @@ class _Writer:
     def evidence(self, evidence: Sequence[Evidence]) -> Iterator[str]:
         lead = "Evidence: "
         for item in evidence:
-            yield from self.wrapped(f"{item.subject}: {item.message}", lead, " " * 12)
+            named = item.message.startswith(item.subject)
+            text = item.message if named else f"{item.subject}: {item.message}"
+            yield from self.wrapped(text, lead, " " * 12)
             lead = " " * 10
 
     def wrapped(self, line: str, lead: str = "", rest: str = "") -> list[str]:

@@ -326,7 +326,8 @@ class _Walk:
             self._problem(
                 "top-size" if size > room else "top-header",
                 segment.top,
-                f"top's size is {size:#x}, expected at most {room:#x}, the bytes to the end of its heap",
+                f"top's size is {size:#x}, expected from {self.rules.minimum:#x} to {room:#x}, the bytes to the end"
+                " of its heap",
             )
             self.result.skipped.append((segment.top, segment.end))
             return
