@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import islice
-from typing import Any, Iterator, Optional
+from json.encoder import encode_basestring_ascii
+from typing import Any, Callable, Iterator, Optional
 
 from gdbext import __version__
 from gdbext.errors import GdbextError
@@ -138,11 +139,35 @@ def _rows_pieces(rows: Iterable[Any], state: _Streaming) -> Iterator[str]:
     lead = "\n"
     try:
         for row in islice(rows, limit):
-            yield lead + _dumps(_plain(row, Kind.OBJECT))
+            yield lead + _row_text(row)
             lead = ",\n"
     except KeyboardInterrupt:
         state.interrupted = True
     yield "]"
+
+
+def _row_text(row: Any) -> str:
+    """Return a row as JSON. A table may have millions of rows, so what a row type needs is worked out once."""
+    if not _is_record(row):
+        return _dumps(_plain(row, Kind.OBJECT))
+    fields = _FIELDS.get(type(row))
+    if fields is None:
+        members = _members(type(row))
+        fields = _FIELDS[type(row)] = [(name, f"{_dumps(name)}: ", _writer(show.kind)) for name, show in members]
+    return "{" + ", ".join([key + write(getattr(row, name)) for name, key, write in fields]) + "}"
+
+
+def _writer(kind: Kind) -> Callable[[Any], str]:
+    if kind is Kind.ADDRESS:
+        return lambda value: "null" if value is None else f'"{int(value):#x}"'
+    if kind in (Kind.BYTES, Kind.COUNT):
+        return lambda value: "null" if value is None else str(int(value))
+    if kind is Kind.TEXT:
+        return lambda value: encode_basestring_ascii(value) if type(value) is str else _dumps(_plain(value, kind))
+    return lambda value: _dumps(_plain(value, kind))
+
+
+_FIELDS: dict[type, Sequence[tuple[str, str, Callable[[Any], str]]]] = {}
 
 
 def _is_record(value: Any) -> bool:

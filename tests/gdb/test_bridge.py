@@ -376,7 +376,7 @@ def test_target(answer, running, program, options):
     live = remote or "-p" in options
     assert answer["abi"][:2] == [8, "little"] and answer["abi"][3] == answer["auxv"] == 4096
     assert answer["live"] == live and answer["local_pid"] == (running.pid if live and not remote else None)
-    assert answer["memory"] == ("GdbMemory" if remote else "ProcessMemory" if live else "ElfCore")
+    assert answer["memory"] == ("CachedMemory" if remote else "ProcessMemory" if live else "ElfCore")
     assert (answer["exe"], answer["pid"]) == (str(program), running.pid)
     assert answer["build_id"] == build_id(program)
     assert [str(program), build_id(program)] in answer["modules"] and len(answer["modules"]) >= 3

@@ -17,7 +17,7 @@ from gdbext.heap.glibc.fastbins import SmallLinks, read_fastbins
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
 from gdbext.heap.glibc.lists import FreeList, Links, read_bins
-from gdbext.heap.glibc.location import Tcache
+from gdbext.heap.glibc.location import Tcache, with_tcaches
 from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
 from gdbext.heap.glibc.mmapped import find_mmapped
 from gdbext.heap.glibc.segments import (
@@ -206,6 +206,7 @@ class _Builder:
             self.target, self.location, chunks.address[used], chunks.size[used]
         )
         self.heap.problems += problems
+        self.heap.location = with_tcaches(self.location, found)
         self.heap.safe_linking = find_safe_linking(self.target, self.location, found)
         for at in found:
             self._read_cache(at)

@@ -5,13 +5,14 @@ Plain results. An address that could not be found is None; the problems say why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional
+from dataclasses import dataclass, replace
+from typing import Optional, Sequence
 
 from gdbext.heap.glibc.layouts import TcacheLayout
 from gdbext.layout import StructLayout
 from gdbext.report import Evidence, Problem
 from gdbext.target import Thread
+from gdbext.wording import count_text
 
 __all__ = ["Location", "Tcache", "TcacheLayout"]
 
@@ -57,3 +58,13 @@ class Tcache:
     layout: TcacheLayout
     thread: Optional[Thread]
     found_by: str
+
+
+def with_tcaches(location: Location, found: Sequence[Tcache]) -> Location:
+    """Return the location with evidence of the caches found in place of the layouts that were possible."""
+    if not found:
+        return location
+    ways = sorted({f"{cache.layout.struct.origin}, by {cache.found_by}" for cache in found})
+    told = Evidence("tcache", f"{count_text(len(found), 'thread cache')}, layout {'; '.join(ways)}")
+    kept = tuple(evidence for evidence in location.evidence if evidence.subject != "tcache")
+    return replace(location, evidence=(*kept, told))

@@ -262,16 +262,17 @@ def position_of(heap: GlibcHeap, address: int) -> int:
 
 
 def _chunk_rows(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterator[ChunkRow]:
-    holders = _holders(heap)
-    header = heap.sizes.header
+    holders, header = _holders(heap), heap.sizes.header
+    labels = {int(state): state.label for state in State}
+    arenas: Dict[int, Optional[int]] = {at: view.head.address for at, view in enumerate(heap.arenas)}
+    arenas[NO_ARENA] = None
     for first in range(0, len(rows), 4096):
         part = rows[first : first + 4096]
-        sizes = _chunk_sizes(heap, part).tolist()
-        for row, size in zip(part.tolist(), sizes):
-            user, state = int(heap.blocks.address[row]), State(int(heap.blocks.state[row]))
-            owner = int(heap.blocks.owner[row])
-            arena = None if owner == NO_ARENA else heap.arenas[owner].head.address
-            yield ChunkRow(user - header, user, size, state.label, holders.get(user - header, ""), arena)
+        blocks = heap.blocks.select(part)
+        columns = (blocks.address, _chunk_sizes(heap, part), blocks.state, blocks.owner)
+        for user, size, state, owner in zip(*(each.tolist() for each in columns)):
+            chunk = user - header
+            yield ChunkRow(chunk, user, size, labels[state], holders.get(chunk, ""), arenas[owner])
 
 
 def _holders(heap: GlibcHeap) -> Dict[int, str]:
