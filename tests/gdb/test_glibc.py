@@ -19,7 +19,6 @@ SOUND = (
     "mmapped_blocks",
     "noncontiguous",
     "shrink_realloc --buffers=3 --buffer=1048576",
-    "stranded_arena",
     "tcache_full",
     "two_waves --first=2097152 --second=524288",
     "two_waves --healthy --first=2097152 --second=524288",
