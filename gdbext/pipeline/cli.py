@@ -137,7 +137,7 @@ class _Run:
         job = self._job()
         outcome = run_gdb(job, self.folder, self.deadline)
         for line in outcome.diagnostics:
-            _tell(line)
+            _tell(self._as_asked(line.encode("utf-8", "replace")).decode("utf-8", "replace"))
         if self.options.wants_help:
             return self._help(job, outcome)
         verdict = answer.read_verdict(self.document)
@@ -200,9 +200,7 @@ class _Run:
         if self.options.wants_help:
             return [f"gx {words}"]
         name = self.options.name
-        rest = words[len(name) :] if words.startswith(name) else None
-        if rest is None:
-            raise UsageError(f"{words!r}: options stand after the command's name")
+        rest = words[len(name) :]
         asked = f"gx {name} --json={_gdb_quoted(self.document)}"
         if self.options.json is not None:
             return [asked + rest]
@@ -234,8 +232,14 @@ class _Run:
             while start < end:
                 data = file.read(min(1 << 20, end - start))
                 start += len(data)
-                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.write(self._as_asked(data))
         sys.stdout.flush()
+
+    def _as_asked(self, text: bytes) -> bytes:
+        """Return the text with the name of the core that was asked for in place of the unpacked one's."""
+        if self.options.core is None:
+            return text
+        return text.replace(os.fsencode(os.path.join(self.folder, "core")), os.fsencode(self.options.core), 1)
 
     def _write_document(self) -> None:
         if not self.options.json:

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping, Optional, Sequence
+from typing import Callable, Mapping, Optional, Sequence
 
 from gdbext.pipeline.failures import GdbFailedError
 
@@ -128,7 +128,7 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
         except OSError as error:
             hint = "install gdb, or name one with --gdb"
             raise GdbFailedError(f"cannot run {job.gdb}: {error.strerror}", hint) from None
-        stopped = _wait(process, deadline)
+        stopped = _wait(process, deadline, lambda: _has_begun(folder, job.mark))
     return GdbOutcome(process.returncode, _diagnostics(os.path.join(folder, "stderr")), stopped)
 
 
@@ -157,8 +157,19 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name != "DEBUGINFOD_URLS"}
 
 
-def _wait(process: "subprocess.Popen[bytes]", deadline: Optional[float]) -> Optional[str]:
-    """Wait for gdb's end; at the deadline or on Ctrl-C ask it to stop, then end it with its group."""
+def _has_begun(folder: str, mark: str) -> bool:
+    """Whether gdb has loaded gdbext and come to the command."""
+    with open(os.path.join(folder, "stdout"), "rb") as file:
+        return mark.encode() in file.read(1 << 20)
+
+
+def _wait(
+    process: "subprocess.Popen[bytes]", deadline: Optional[float], has_begun: Callable[[], bool]
+) -> Optional[str]:
+    """Wait for gdb's end; at the deadline or on Ctrl-C ask it to stop, then end it with its group.
+
+    One that has not come to the command has no partial answer, and an interrupt would only break its start.
+    """
     stopped = None
     try:
         process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
@@ -167,13 +178,13 @@ def _wait(process: "subprocess.Popen[bytes]", deadline: Optional[float]) -> Opti
     except KeyboardInterrupt:
         stopped = "interrupted"
     finally:
-        _end(process, stopped)
+        _end(process, stopped is not None and has_begun())
     return stopped
 
 
-def _end(process: "subprocess.Popen[bytes]", stopped: Optional[str]) -> None:
+def _end(process: "subprocess.Popen[bytes]", ask: bool) -> None:
     try:
-        if stopped is not None:
+        if ask:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.wait(_GRACE)

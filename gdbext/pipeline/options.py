@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from gdbext.errors import UsageError
@@ -47,8 +48,8 @@ class Options:
 
     @property
     def name(self) -> str:
-        """The command's name as far as its words tell: those of a family have two."""
-        words = [word for word in self.command if not word.startswith("-")]
+        """The command's name as far as the words before any option tell: those of a family have two."""
+        words = list(takewhile(lambda word: not word.startswith("-"), self.command))
         return " ".join(words[: 2 if words[:1] and words[0] in _FAMILIES else 1])
 
     @property
@@ -90,6 +91,8 @@ def _checked(options: Options) -> Options:
         options = replace(options, command=options.command[1:])
     if not options.command or options.command[0].startswith("-"):
         raise UsageError("no command is named", "gdbext --help shows how it is written")
+    if options.name in _FAMILIES and not options.wants_help:
+        raise _unfinished(options)
     if any("\n" in word or "\0" in word for word in options.command):
         raise UsageError("a command is one line")
     if options.core and options.pid is not None:
@@ -97,6 +100,12 @@ def _checked(options: Options) -> Options:
     if options.needs_target and not options.core and options.pid is None:
         raise UsageError("nothing to look at", "name a core with --core or a process with --pid")
     return options
+
+
+def _unfinished(options: Options) -> UsageError:
+    if len(options.command) > 1:
+        return UsageError(f"{' '.join(options.command)!r}: options stand after the command's name")
+    return UsageError(f"{options.name} is several commands", f"gdbext {options.name} -h lists them")
 
 
 def _next(name: str, words: list[str]) -> str:

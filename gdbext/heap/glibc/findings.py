@@ -39,12 +39,16 @@ def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
     return Finding(
         "arena-proliferation",
         Severity.WARNING,
-        Confidence.HIGH if heap.complete else Confidence.MEDIUM,
+        Confidence.HIGH if heap.complete and not _partly_absent(heap) else Confidence.MEDIUM,
         summary,
         bytes=system - used,
         evidence=tuple(_evidence(heap, pairs, len(stranded))),
         remedy=REMEDY,
     )
+
+
+def _partly_absent(heap: GlibcHeap) -> bool:
+    return any(walked.absent for view in heap.arenas for walked in view.walked)
 
 
 def _evidence(

@@ -14,6 +14,8 @@ from gdbext.heap.glibc.walk import Chunks
 from gdbext.heap.model import U8, U32, State
 from gdbext.report import Problem
 
+MOST_PROBLEMS = 1000  # told singly, of one kind
+
 _STATE_OF = {
     "fastbin": State.FASTBIN,
     "unsorted": State.UNSORTED,
@@ -100,14 +102,24 @@ def check_unlisted(chunks: Chunks, owner: U32, state: U8, excuses: Sequence[str]
     :param excuses: why that is no damage in an arena ("" where it is): a thread holds it locked and the
         chunk is on its way, or the core lacks part of its lists.
     """
-    problems = []
-    for row in np.flatnonzero(state == State.FREE).tolist():
-        excuse = excuses[int(owner[row])]
-        chunk, size = int(chunks.address[row]), int(chunks.size[row])
-        why = f"; {excuse}" if excuse else ""
-        message = f"chunk of {size} bytes is marked free by the chunk after it but is on no list{why}"
-        problems.append(Problem("free-unlisted", chunk, message, corruption=not excuse))
-    return problems
+    rows = np.flatnonzero(state == State.FREE)
+    problems = [_unlisted(chunks, row, excuses[int(owner[row])]) for row in rows[:MOST_PROBLEMS].tolist()]
+    return problems + _rest("free-unlisted", len(rows), "chunks are marked free but are on no list", problems)
+
+
+def _unlisted(chunks: Chunks, row: int, excuse: str) -> Problem:
+    why = f"; {excuse}" if excuse else ""
+    size = int(chunks.size[row])
+    message = f"chunk of {size} bytes is marked free by the chunk after it but is on no list{why}"
+    return Problem("free-unlisted", int(chunks.address[row]), message, corruption=not excuse)
+
+
+def _rest(kind: str, total: int, what: str, told: Sequence[Problem]) -> List[Problem]:
+    """Return one problem for all that were not told singly: in a wrecked heap there may be millions."""
+    if total <= MOST_PROBLEMS:
+        return []
+    damage = any(problem.corruption for problem in told)
+    return [Problem(kind, None, f"{total - MOST_PROBLEMS} more {what}", corruption=damage)]
 
 
 def check_flags(chunks: Chunks, owner: U32, state: U8, main: int) -> List[Problem]:
@@ -119,10 +131,11 @@ def check_flags(chunks: Chunks, owner: U32, state: U8, main: int) -> List[Proble
     thread_flag = (chunks.flags & NON_MAIN_ARENA) != 0
     wrong = used & (thread_flag != (owner != main))
     mapped = (chunks.flags & IS_MMAPPED) != 0
+    rows = np.flatnonzero(wrong | mapped)
     problems = []
-    for row in np.flatnonzero(wrong | mapped).tolist():
+    for row in rows[:MOST_PROBLEMS].tolist():
         chunk = int(chunks.address[row])
         flag = "IS_MMAPPED" if mapped[row] else "NON_MAIN_ARENA"
         message = f"flag bits are {int(chunks.flags[row])}: {flag} does not fit a chunk of this arena"
         problems.append(Problem("chunk-flags", chunk, message, corruption=True))
-    return problems
+    return problems + _rest("chunk-flags", len(rows), "chunks have flag bits that do not fit their arena", problems)

@@ -12,7 +12,7 @@ from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.lists import FreeList
 from gdbext.heap.glibc.tally import Tally, tally_arenas
 from gdbext.heap.glibc.tcache import Cache, CacheClass
-from gdbext.heap.glibc.trim import trimmable, usable_top
+from gdbext.heap.glibc.trim import Trimmable, trimmable, usable_top
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.model import NO_ARENA, Mask, State
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
@@ -83,7 +83,8 @@ def report_of(heap: GlibcHeap, data: object, **more: object) -> Report:
 def arenas(heap: GlibcHeap) -> Report:
     """Return ``glibc arenas``: every arena with exact 64-bit sums."""
     tallies = tally_arenas(heap)
-    rows = tuple(_arena_row(heap, at, tally) for at, tally in enumerate(tallies))
+    trims = trimmable(heap)
+    rows = tuple(_arena_row(heap, at, tally, trims[at]) for at, tally in enumerate(tallies))
     data = ArenasReport(
         arena_count=len(rows),
         system_mem=sum(row.system_mem for row in rows),
@@ -99,7 +100,7 @@ def arenas(heap: GlibcHeap) -> Report:
     return report_of(heap, data)
 
 
-def _arena_row(heap: GlibcHeap, position: int, tally: Tally) -> ArenaRow:
+def _arena_row(heap: GlibcHeap, position: int, tally: Tally, trim: Trimmable) -> ArenaRow:
     view = heap.arenas[position]
     head, walked = view.head, view.walked
     return ArenaRow(
@@ -113,7 +114,7 @@ def _arena_row(heap: GlibcHeap, position: int, tally: Tally) -> ArenaRow:
         tcache_bytes=tally.tcache_bytes,
         bins_bytes=tally.bins_bytes,
         top_bytes=tally.top_bytes,
-        trimmable_bytes=trimmable(heap, position).bytes,
+        trimmable_bytes=trim.bytes,
         in_use_share=tally.in_use_bytes / head.system_mem if head.system_mem else None,
         attached=head.attached,
         in_flux=head.in_flux,

@@ -13,7 +13,7 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.model import U64, State
+from gdbext.heap.model import U64, Blocks, State
 from gdbext.report import Kind, Rows, column, line, table
 
 FREE = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
@@ -27,36 +27,44 @@ class Trimmable:
 
     :param in_bins: whole pages inside free chunks.
     :param of_top: the main arena's top; 0 for others.
+    :param free_bytes: usable bytes of its free chunks, top not counted.
     """
 
     in_bins: int
     of_top: int
+    free_bytes: int
 
     @property
     def bytes(self) -> int:
-        """Both."""
+        """What comes back."""
         return self.in_bins + self.of_top
 
 
-def trimmable(heap: GlibcHeap, position: int) -> Trimmable:
-    """Return what would be trimmed of the arena at ``position``."""
-    view, page = heap.arenas[position], heap.target.abi.page_size
-    starts, sizes = _merged(heap, position)
-    top = view.top
-    into_top = 0
+def trimmable(heap: GlibcHeap) -> List[Trimmable]:
+    """Return what would be trimmed of each arena, in the order of ``heap.arenas``."""
+    free = heap.blocks.select(heap.blocks.having(FREE))
+    order = np.argsort(free.owner, kind="stable")  # within an arena they stay in address order
+    bounds = np.searchsorted(free.owner[order], np.arange(len(heap.arenas) + 1))
+    return [
+        _trimmable(heap, view, free.select(order[bounds[at] : bounds[at + 1]]))
+        for at, view in enumerate(heap.arenas)
+    ]
+
+
+def _trimmable(heap: GlibcHeap, view: ArenaView, free: Blocks) -> Trimmable:
+    page, top, into_top = heap.target.abi.page_size, view.top, 0
+    starts, sizes = _merged(heap, free)
     if top is not None and len(starts) and int(starts[-1] + sizes[-1]) == top[0]:
         into_top, starts, sizes = int(sizes[-1]), starts[:-1], sizes[:-1]
     mask = ~np.uint64(page - 1)
     low = (starts + np.uint64(CHUNK_WORDS * heap.sizes.word + page - 1)) & mask
     high = (starts + sizes) & mask
     pages = int((high - low)[high > low].sum())
-    return Trimmable(pages, _of_top(heap, view, into_top))
+    return Trimmable(pages, _of_top(heap, view, into_top), int(free.size.sum()))
 
 
-def _merged(heap: GlibcHeap, position: int) -> Tuple[U64, U64]:
-    """Return the arena's free chunks with neighbours merged, as chunk addresses and sizes."""
-    blocks = heap.blocks
-    free = blocks.select(blocks.having(FREE) & (blocks.owner == position))
+def _merged(heap: GlibcHeap, free: Blocks) -> Tuple[U64, U64]:
+    """Return an arena's free chunks with neighbours merged, as chunk addresses and sizes."""
     start = free.address - np.uint64(heap.sizes.header)
     size = free.size + np.uint64(heap.sizes.word)
     if not len(start):
@@ -139,12 +147,9 @@ def usable_top(heap: GlibcHeap, size: int) -> int:
 def trim_rows(heap: GlibcHeap) -> List[TrimRow]:
     """Return one row an arena."""
     rows = []
-    for position, view in enumerate(heap.arenas):
-        part = trimmable(heap, position)
-        free = heap.blocks.having(FREE) & (heap.blocks.owner == position)
+    for view, part in zip(heap.arenas, trimmable(heap)):
         top = usable_top(heap, view.top[1]) if view.top else 0
-        free_bytes = int(heap.blocks.size[free].sum())
-        rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, part.of_top, top, free_bytes))
+        rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, part.of_top, top, part.free_bytes))
     return rows
 
 
@@ -152,12 +157,13 @@ def find_pins(heap: GlibcHeap) -> List[Pin]:
     """Return for each heap the highest live chunk, contents left out."""
     blocks = heap.blocks
     live = np.flatnonzero(blocks.having(LIVE))
+    addresses = blocks.address[live]
     pins = []
     for view in heap.arenas:
         for walked in view.walked:
             start, end = walked.segment.start, walked.end
-            at = int(np.searchsorted(blocks.address[live], np.uint64(end))) - 1
-            row = int(live[at]) if at >= 0 and int(blocks.address[live[at]]) >= start else None
+            at = int(np.searchsorted(addresses, np.uint64(end))) - 1
+            row = int(live[at]) if at >= 0 and int(addresses[at]) >= start else None
             pins.append(_pin(heap, view, start, usable_top(heap, walked.top_size), row))
     return pins
 

@@ -1,9 +1,10 @@
 """Stands in for gdb: reads its command line, does what it is told, and writes down what it was asked.
 
 What to do is in the file that FAKE_GDB names, as JSON: ``document`` (text for the --json file), ``text``
-(for the plain command), ``stderr``, ``sleep`` and ``sleep_in_text`` (seconds), ``on_interrupt`` (document
-written on SIGINT), ``stubborn`` (SIGINT is not heeded), ``signal`` (to die of), ``child`` (leave a sleeping
-child behind, its pid in that file), ``log`` (file for the arguments and the environment).
+(for the plain command) and ``stderr``, in which {core} stands for the core's path, ``sleep`` and
+``sleep_in_text`` (seconds), ``on_interrupt`` (document written on SIGINT), ``stubborn`` (SIGINT is not
+heeded), ``signal`` (to die of), ``child`` (leave a sleeping child behind, its pid in that file), ``log`` (file
+for the arguments and the environment).
 """
 
 import json
@@ -36,8 +37,13 @@ def run(command):
         if "document" in PLAN:
             write(asked[1], PLAN["document"])
     else:
-        print(PLAN.get("text", ""), end="", flush=True)
+        print(told("text"), end="", flush=True)
         time.sleep(PLAN.get("sleep_in_text", 0))
+
+
+def told(name):
+    core = next((word[len("-core=") :] for word in sys.argv if word.startswith("-core=")), "")
+    return PLAN.get(name, "").replace("{core}", core)
 
 
 def interrupted(path):
@@ -55,7 +61,7 @@ def main():
     if "child" in PLAN:
         child = subprocess.Popen(["sleep", "60"])
         write(PLAN["child"], str(child.pid))
-    sys.stderr.write(PLAN.get("stderr", ""))
+    sys.stderr.write(told("stderr"))
     sys.stderr.flush()
     if "signal" in PLAN:
         os.kill(os.getpid(), PLAN["signal"])

@@ -186,6 +186,7 @@ def test_commands_need_no_target(program):
     [
         ([], "no command is named", "gdbext --help shows how it is written"),
         (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
+        (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
         (["triage"], "nothing to look at", "name a core with --core or a process with --pid"),
         (["triage", "--core"], "--core needs a value", "gdbext --help shows how it is written"),
         (["triage", "--core="], "--core: '' is not a name", None),
@@ -405,6 +406,15 @@ open(path, "w").write(json.dumps({{"target": target, "data": {{}}, **tail}}) + c
     answering.chmod(0o755)
     status, out, err = program.run("triage", "--core", packed, "--json", "--gdb", answering, gdb=False)
     assert json.loads(out)["target"] == {"core": str(packed), "time": 1000.0}
+
+
+def test_the_text_names_the_packed_core(program):
+    packed = program.folder / "core.gz"
+    packed.write_bytes(gzip.compress(program.core.read_bytes()))
+    (program.folder / "p").write_bytes(Maker().executable(OWN))
+    told = {"text": "target: core {core}\n", "stderr": "warning: {core} is odd\n"}
+    out = program.run("triage", "--core", packed, **told)
+    assert out == (0, f"target: core {packed}\n", f"warning: {packed} is odd\n")
 
 
 @pytest.mark.parametrize("ending", PACKERS)

@@ -330,3 +330,19 @@ def test_interrupt_gives_what_there_is():
     assert not heap.complete
     assert len(heap.arenas) == 1 and len(heap.blocks)
     assert "interrupted" in {problem.kind for problem in neutral(heap).problems}
+
+
+def test_a_wrecked_heap_is_told_in_bounds(monkeypatch):
+    monkeypatch.setattr("gdbext.heap.glibc.mark.MOST_PROBLEMS", 10)
+    builder = HeapBuilder()
+    for _ in range(60):
+        builder.main.chunk(0x500, "bin")
+        builder.main.chunk(0x40)
+    image = builder.build()
+    header = builder.main.address + builder.malloc_state.offset("bins") - 16
+    index = builder.sizes.bin_index(0x500)
+    for end in (16, 24):  # the bin is cut off: nothing is on it any more
+        image.poke(header + (index - 1) * 16 + end, header + (index - 1) * 16)
+    problems = [problem for problem in damage(read(image.target())) if problem.kind == "free-unlisted"]
+    assert len(problems) == 11
+    assert "50 more chunks" in problems[-1].message and problems[-1].address is None
