@@ -22,6 +22,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 class GdbSymbols:
     """The symbols of the selected inferior's program space."""
 
+    def __init__(self) -> None:
+        self._threads: dict[int, gdb.InferiorThread] = {}
+
     def find_symbols(self, name: str) -> Sequence[Symbol]:
         """Return every static or global object of that name, from debug info or ``.symtab``."""
         found = {symbol.address: symbol for symbol in _minimal_symbols(name)}
@@ -40,14 +43,19 @@ class GdbSymbols:
 
     def find_tls(self, name: str, thread: Thread) -> Optional[int]:
         """Return the address of a thread-local variable in ``thread``, or None."""
-        if not _NAME.fullmatch(name):
+        known = self._find_thread(thread.number) if _NAME.fullmatch(name) else None
+        if known is None:
             return None
         with selection.kept():
-            for candidate in gdb.selected_inferior().threads():
-                if candidate.num == thread.number:
-                    candidate.switch()
-                    return _address_of(name)
-        return None
+            known.switch()
+            return _address_of(name)
+
+    def _find_thread(self, number: int) -> Optional[gdb.InferiorThread]:
+        # gdb makes its list anew each time it is asked: a tenth of a second for 2000 threads.
+        known = self._threads.get(number)
+        if known is None or not known.is_valid():
+            self._threads = {one.num: one for one in gdb.selected_inferior().threads()}
+        return self._threads.get(number)
 
     def find_name(self, address: int) -> Optional[str]:
         """Return "symbol+offset" for an address, or None."""

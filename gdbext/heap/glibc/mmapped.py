@@ -10,6 +10,7 @@ end. Which of the two a target has is told by the sizes found.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
@@ -116,13 +117,15 @@ def _check_census(census: Mmapped) -> Iterator[Problem]:
 
 def _unclaimed(target: Target, claimed: Sequence[Interval]) -> Iterator[Interval]:
     """Iterate over the anonymous, writable memory between the claimed intervals."""
-    taken = sorted(claimed)
+    taken, first = sorted(claimed), 0
     for region in target.memory.regions():
         if not (region.anonymous and region.writable and region.readable) or region.name:
             continue
         at = region.start
-        for low, high in taken:
-            if high <= at or low >= region.end:
+        while first < len(taken) and taken[first][1] <= at:
+            first += 1
+        for low, high in taken[first:bisect_left(taken, (region.end, 0))]:
+            if high <= at:
                 continue
             if low > at:
                 yield at, low
