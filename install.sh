@@ -306,6 +306,7 @@ uninstall() {
     while read -r path; do remove_link "$path"; done < <(recorded link)
     while read -r path; do say "the system packages that were installed stay: $path"; done < <(recorded packages)
     rm -rf "$DEPS" "$ROOT/.venv" "$ROOT/build/demo" "$ROOT/build/typed" "$ROOT/native/target"
+    find "$ROOT"/{gdbext,commands,printers} -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
     say "removed what was installed below $ROOT"
 }
 
@@ -316,6 +317,12 @@ set_up() {
     probe_gdb
     install_deps
     build_native
+    compile_pack
+}
+
+# gdb keeps no compiled modules of its own accord: compiling ours anew at each start is a good part of it.
+compile_pack() {
+    GDBEXT_ROOT=$ROOT ask_gdb 'import compileall, os; [compileall.compile_dir(os.path.join(os.environ["GDBEXT_ROOT"], part), quiet=2) for part in ("gdbext", "commands", "printers")]' >/dev/null
 }
 
 install_pack() {

@@ -70,7 +70,7 @@ def describe(heaps: Sequence[Heap], target: Target, address: int) -> Report:
             return report_on([heap], _found(heap, heaps, target, address, block))
     region = target.index.find(address)
     if region is None:
-        raise GdbextError(f"{address:#x} is not mapped", "rss lists what is")
+        raise GdbextError(f"{address:#x} is not mapped", "`info proc mappings` lists what is")
     text = f"{address:#x} is in no block: {_outside(heaps, target, region, address)}"
     return report_on(heaps, Place(address, None, text))
 

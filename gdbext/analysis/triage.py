@@ -28,6 +28,7 @@ from gdbext.target import Target
 from gdbext.wording import count_text
 
 _PLACES = 5
+_LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -136,7 +137,7 @@ def find_corruption(heap: Heap) -> Sequence[Finding]:
     if len(damage) > _PLACES:
         evidence.append(f"{len(damage) - _PLACES} more")
     summary = f"the {heap.allocator} heap is damaged in {count_text(len(damage), 'place')}"
-    remedy = heap.remedies.get("corruption", "look at what owns the block before the first damaged place")
+    remedy = heap.remedies.get("corruption", _LOOK_BEFORE)
     return (
         Finding(
             "corruption",

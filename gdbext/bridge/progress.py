@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import Optional
+from typing import Optional, TextIO
 
+# Set by the shell program, which keeps gdb's standard error: the number of a descriptor of the user's terminal.
+DESCRIPTOR = "GDBEXT_PROGRESS_FD"
 QUIET_SECONDS = 2.0
 INTERVAL = 0.25
 
@@ -23,8 +26,8 @@ class TerminalProgress:
 
     def __init__(self, budget: int = 0, visible: Optional[bool] = None) -> None:
         now = time.monotonic()
-        # Not sys.stderr, which gdb replaces.
-        self._visible = _is_terminal() if visible is None else visible
+        self._stream = _find_terminal()
+        self._visible = self._stream is not None if visible is None else visible
         self._deadline = now + budget if budget else None
         self._next = now + QUIET_SECONDS
         self._shown = 0
@@ -53,13 +56,22 @@ class TerminalProgress:
         self._shown = len(line)
 
     def _write(self, text: str) -> None:
-        if sys.__stderr__ is not None:
-            sys.__stderr__.write(text)
-            sys.__stderr__.flush()
+        stream = self._stream or sys.__stderr__
+        if stream is not None:
+            stream.write(text)
+            stream.flush()
 
 
-def _is_terminal() -> bool:
-    return sys.__stderr__ is not None and sys.__stderr__.isatty()
+def _find_terminal() -> Optional[TextIO]:
+    """Return the terminal to write to, or None. Not sys.stderr, which gdb replaces."""
+    given = os.environ.get(DESCRIPTOR, "")
+    if given.isdigit():
+        try:
+            return open(int(given), "w", closefd=False)  # noqa: SIM115  the shell program's, for as long as gdb runs
+        except OSError:
+            return None
+    stream = sys.__stderr__
+    return stream if stream is not None and stream.isatty() else None
 
 
 def _line(doing: str, done: int, total: Optional[int]) -> str:

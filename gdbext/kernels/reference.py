@@ -61,20 +61,22 @@ def walk_chunks(
         whose size is invalid or reaches beyond ``stop`` (that chunk is not among the positions), or,
         with ``limit`` positions, the next chunk.
     """
-    shift = rules.word.bit_length() - 1
-    minimum, granule_mask, clear = rules.minimum >> shift, rules.granule - 1, ~FLAGS
+    shift, clear = rules.word.bit_length() - 1, ~FLAGS
+    # A size below the minimum has a head below it too, flags and all: the minimum is a multiple of 8.
+    least, misaligned = rules.minimum, (rules.granule - 1) & clear
+    heads, last = words[1:], stop - 2
     found = array("Q")
-    append = found.append
-    at, last = start, stop - 2
+    append, at = found.append, start
     for _ in range(limit):
         if at > last:
             break
-        size = words[at + 1] & clear
-        step = size >> shift
-        if step < minimum or size & granule_mask or at + step > stop:
+        head = heads[at]
+        if head < least or head & misaligned:
             break
         append(at)
-        at += step
+        at += (head & clear) >> shift
+    if at > stop:
+        at = found.pop()
     return np.frombuffer(found, dtype=np.uint64) if found else np.empty(0, np.uint64), at
 
 

@@ -13,14 +13,15 @@ import secrets
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence
+from typing import BinaryIO, Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.pipeline.failures import GdbFailedError
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
+_PROGRESS = "GDBEXT_PROGRESS_FD"
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
 
 _NOISE = re.compile(
@@ -116,20 +117,28 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     :raises GdbFailedError: when there is no such program.
     """
     with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
-        try:
-            process = subprocess.Popen(
-                job.arguments(),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=_environment(os.environ),
-                start_new_session=True,
-            )
-        except OSError as error:
-            hint = "install gdb, or name one with --gdb"
-            raise GdbFailedError(f"cannot run {job.gdb}: {error.strerror}", hint) from None
+        with _terminal() as terminal:
+            process = _start(job, out, err, terminal)
         stopped = _wait(process, deadline, lambda: _has_begun(folder, job.mark))
     return GdbOutcome(process.returncode, _diagnostics(os.path.join(folder, "stderr")), stopped)
+
+
+def _start(
+    job: GdbJob, out: BinaryIO, err: BinaryIO, terminal: Sequence[int]
+) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(
+            job.arguments(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=_environment(os.environ, terminal),
+            pass_fds=terminal,
+            start_new_session=True,
+        )
+    except OSError as error:
+        hint = "install gdb, or name one with --gdb"
+        raise GdbFailedError(f"cannot run {job.gdb}: {error.strerror}", hint) from None
 
 
 def outputs(path: str, mark: str) -> list[tuple[int, int]]:
@@ -153,8 +162,23 @@ def outputs(path: str, mark: str) -> list[tuple[int, int]]:
     return [*spans[1:], (start, os.path.getsize(path))] if spans else []
 
 
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name != "DEBUGINFOD_URLS"}
+def _environment(environment: Mapping[str, str], terminal: Sequence[int] = ()) -> dict[str, str]:
+    kept = {name: value for name, value in environment.items() if name not in ("DEBUGINFOD_URLS", _PROGRESS)}
+    return {**kept, _PROGRESS: str(terminal[0])} if terminal else kept
+
+
+@contextmanager
+def _terminal() -> Iterator[tuple[int, ...]]:
+    """Give a copy of standard error's descriptor when it is a terminal: gdb's own goes to a file, progress does not."""
+    try:
+        copy = os.dup(2) if os.isatty(2) else None
+    except OSError:  # standard error is closed
+        copy = None
+    try:
+        yield () if copy is None else (copy,)
+    finally:
+        if copy is not None:
+            os.close(copy)
 
 
 def _has_begun(folder: str, mark: str) -> bool:

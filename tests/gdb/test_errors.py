@@ -75,7 +75,7 @@ WRONG = [
     ("glibc chunks", "0x1234", "usage", "no arena at 0x1234", "there are 1: 0x"),
     ("glibc bins", "0x1234", "usage", "no arena at 0x1234", "there are 1: 0x"),
     ("blocks list", "--arena 0x1234", "usage", "no arena 0x1234", "the arenas are 0x"),
-    ("blocks at", "0x1000", "error", "0x1000 is not mapped", "rss lists what is"),
+    ("blocks at", "0x1000", "error", "0x1000 is not mapped", "`info proc mappings` lists what is"),
     ("blocks at", "0x10000000000000000", "usage", "0x10000000000000000 is beyond any address",
      "the target's end at 0xffffffffffffffff"),
     ("blocks at", "", "usage", "an address is missing", "blocks at ADDRESS"),

@@ -38,6 +38,7 @@ from gdbext.layout import StructLayout
 from gdbext.progress import Progress
 from gdbext.report import Evidence, Problem
 from gdbext.target import Target
+from gdbext.wording import count_text, size_text
 
 _SAMPLE = 16  # thread arenas that are tried where the main arena is absent
 
@@ -350,7 +351,8 @@ def _tell(
     best, par, named = origin.best, origin.par, origin.named
     how = f"by symbol of build-id {named.build_id}" if named is not None else "by structure"
     what = "main_arena" if origin.main else "thread arena"
-    ring = f"ring of {len(best.ring.arenas)} arenas {'closes' if best.ring.closed else 'does not close'}"
+    arenas = count_text(len(best.ring.arenas), "arena")
+    ring = f"ring of {arenas} {'closes' if best.ring.closed else 'does not close'}"
     layout = best.layout.origin
     notes.found("main_arena", f"{what} at {best.address:#x} {how}, layout {layout}; {best.check}; {ring}")
     if par is not None:
@@ -359,6 +361,6 @@ def _tell(
     elif origin.main:
         message = "mp_ was not found: mmapped blocks cannot be reconciled, nor where brk began"
         notes.doubt("malloc-par", None, message)
-    notes.found("heap_info", f"{len(heaps)} heaps of up to {heap_max >> 20} MiB, layout {info.origin}")
+    notes.found("heap_info", f"{count_text(len(heaps), 'heap')} of up to {size_text(heap_max)}, layout {info.origin}")
     names = ", ".join(dict.fromkeys(cache.struct.origin for cache in caches)) or "none"
     notes.found("tcache", f"layouts possible: {names}")

@@ -14,6 +14,9 @@ from gdbext.progress import Progress
 from gdbext.target import Target
 
 REMEDIES: Dict[str, str] = {
+    "corruption": "Look at who writes to the block before the first damaged place: `blocks at ADDRESS` shows it and "
+    "what it holds; `glibc check` lists every place. Running the program under valgrind or AddressSanitizer "
+    "names the line that writes.",
     "fragmentation": "Free memory below live blocks goes back only page by page: malloc_trim(0) returns the "
     "whole pages now. To keep it from coming back, give long-lived blocks their own place (allocate them "
     "first, or from a pool), or lower M_MMAP_THRESHOLD (mallopt, or GLIBC_TUNABLES="

@@ -277,5 +277,5 @@ def test_at_without_any_heap_says_the_mapping():
 @pytest.mark.parametrize("address", [0, 0x5, 2**64 - 1])
 def test_at_nothing(address):
     heaps, target = scene()
-    with pytest.raises(GdbextError, match=f"{address:#x} is not mapped; rss lists what is"):
+    with pytest.raises(GdbextError, match=f"{address:#x} is not mapped; `info proc mappings` lists what is"):
         place.describe(heaps, target, address)
