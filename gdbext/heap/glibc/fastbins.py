@@ -22,6 +22,8 @@ from gdbext.memory.bulk import gather_words
 from gdbext.report import Problem
 from gdbext.target import Target
 
+UNKNOWN = 1  # no link: chunks are aligned
+
 
 class SmallLinks:
     """The decoded ``fd`` of every chunk in use that is small enough for a fastbin, gathered at first use.
@@ -44,23 +46,24 @@ class SmallLinks:
         place = self.address + np.uint64(self._sizes.header)
         stored, known = gather_words(self._target.memory, self._target.abi, place)
         link = stored ^ (place >> np.uint64(SAFE_LINKING_SHIFT)) if self._safe_linking else stored
-        return np.where(known, link, np.uint64(1)), np.where(known, rows_of(self.address, link), -1)
+        return np.where(known, link, np.uint64(UNKNOWN)), np.where(known, rows_of(self.address, link), -1)
 
     def follow(self, first: int) -> Tuple[List[int], int]:
         """Follow a list as far as the columns go: return its nodes, and the link that ended it.
 
         A link that could not be gathered ends it before its node.
         """
-        link_of, row_of = (column.data for column in self._links)
+        link_of, row_of = self._links
         rows: List[int] = []
-        passed = bytearray(len(self.address))
-        row, link = int(rows_of(self.address, np.array([first], np.uint64))[0]), first
-        while row >= 0 and not passed[row] and link_of[row] != 1:
+        append, passed, following = rows.append, bytearray(len(self.address)), row_of.data
+        row = int(rows_of(self.address, np.array([first], np.uint64))[0])
+        while row >= 0 and not passed[row]:
             passed[row] = 1
-            rows.append(row)
-            link, row = link_of[row], row_of[row]
-        nodes: List[int] = self.address[rows].tolist() if rows else []
-        return nodes, link
+            append(row)
+            row = following[row]
+        if rows and link_of[rows[-1]] == UNKNOWN:
+            return self.address[rows[:-1]].tolist(), int(self.address[rows[-1]])
+        return self.address[rows].tolist(), int(link_of[rows[-1]]) if rows else first
 
     def sizes_of(self, nodes: List[int]) -> U64:
         """Return the chunk sizes of nodes that :meth:`follow` returned."""
