@@ -56,6 +56,12 @@ class LayoutError(GdbextError):
     kind = "layout"
 
 
+class ShapeError(GdbextError):
+    """A shape file is wrong, or a shape does not fit what it is used on."""
+
+    kind = "shape"
+
+
 class FaultError(GdbextError):
     """Target memory that cannot be read.
 
