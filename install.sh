@@ -129,13 +129,13 @@ find_interpreter() {
     done
 }
 
-# ---- numpy and tabulate inside gdb -------------------------------------------------------------
+# ---- numpy, tabulate and tomli inside gdb----------------------------------------------------------
 
 floors() { sed -n 's/^\([a-z]*\)>=\(.*\)/\1 \2/p' "$ROOT/requirements/gdb.txt"; }
 
 # Print "NAME VERSION FILE" of each package, as gdb meets it with directory $1 first in its path.
 packages_in_gdb() {
-    GDBEXT_FIRST=$1 ask_gdb 'import os, sys; sys.path.insert(0, os.environ["GDBEXT_FIRST"]); import numpy, tabulate; [print(m.__name__, m.__version__, m.__file__) for m in (numpy, tabulate)]'
+    GDBEXT_FIRST=$1 ask_gdb 'import os, sys; sys.path.insert(0, os.environ["GDBEXT_FIRST"]); import numpy, tabulate, tomli; [print(m.__name__, m.__version__, m.__file__) for m in (numpy, tabulate, tomli)]'
 }
 
 # Whether gdb can use directory $1: all packages are in it, and none is below its floor.
@@ -181,13 +181,13 @@ link_from_distribution() {
     while read -r name _ file; do
         [[ $file == */__init__.py ]] && file=${file%/__init__.py}
         ln -s "$file" "$1/${file##*/}"
-    done < <(packages_in_gdb /nonexistent | grep -E '^(numpy|tabulate) [0-9.]+ /')
+    done < <(packages_in_gdb /nonexistent | grep -E '^(numpy|tabulate|tomli) [0-9.]+ /')
 }
 
 install_by_distribution() {
     link_from_distribution "$1"
     serves_gdb "$1" && return
-    install_packages python3-numpy python3-tabulate || return 1
+    install_packages python3-{numpy,tabulate,tomli} || return 1
     rm -rf "${1:?}"/*
     link_from_distribution "$1"
 }
@@ -207,16 +207,16 @@ install_deps() {
     local target=$DEPS/py$PY fresh
     fresh=$DEPS/new-$$
     if serves_gdb "$target"; then
-        say "numpy and tabulate for Python $PY are in place"
+        say "numpy, tabulate and tomli for Python $PY are in place"
         return
     fi
     mkdir -p "$DEPS"
     if try_method "$fresh" install_by_pip; then
-        say "installed numpy and tabulate for Python $PY"
+        say "installed numpy, tabulate and tomli for Python $PY"
     else
-        say "pip did not get numpy and tabulate ($(pip_complaint)); using the distribution's"
+        say "pip did not get numpy, tabulate and tomli ($(pip_complaint)); using the distribution's"
         try_method "$fresh" install_by_distribution ||
-            fail "no numpy and tabulate for Python $PY; let pip reach its registry, or install the distribution's python3-numpy and python3-tabulate"
+            fail "no numpy, tabulate and tomli for Python $PY; let pip reach its registry, or install the distribution's python3-numpy, python3-tabulate and python3-tomli"
     fi
     rm -rf "$target" "$DEPS/scratch"
     mv -T "$fresh" "$target"
@@ -426,7 +426,7 @@ set_up_venv() {
     "${PIP[@]}" --version >/dev/null 2>&1 || make_venv "$python" -m venv
     pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt" && return
     say "pip did not get the test tools ($(pip_complaint)); using the distribution's"
-    install_packages python3-{numpy,tabulate,pytest,hypothesis,pytest-xdist} ||
+    install_packages python3-{numpy,tabulate,tomli,pytest,hypothesis,pytest-xdist} ||
         fail "no test tools; let pip reach its registry, or install requirements/dev.txt some other way"
     make_venv "$python" -m venv --system-site-packages
 }

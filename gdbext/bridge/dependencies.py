@@ -1,4 +1,4 @@
-"""numpy and tabulate for gdb's Python, imported when the first command needs them.
+"""numpy, tabulate and tomli for gdb's Python, imported when the first command needs them.
 
 ``install.sh`` puts them into ``.deps/pyX.Y`` beside the package. That folder is in ``sys.path`` only
 while they are imported: afterwards other scripts find what they always found. A copy that somebody
@@ -16,13 +16,13 @@ from typing import Iterator, Sequence
 
 from gdbext.errors import GdbextError
 
-NEEDED = ("numpy", "tabulate")
+NEEDED = ("numpy", "tabulate", "tomli")
 
 _root = ""
 
 
 class MissingDependencyError(GdbextError):
-    """gdb's Python has no numpy or no tabulate."""
+    """gdb's Python lacks one of the packages."""
 
     kind = "dependency"
 

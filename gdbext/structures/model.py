@@ -251,6 +251,10 @@ class TreeRoot:
     :param root: address of its root node; 0 when it is empty.
     :param left: bytes from a node's start to its left link; ``right``, ``parent`` likewise.
     :param header: what the root's parent link holds (libstdc++'s header node), or None.
+    :param sentinel: a link that holds it leads nowhere, like one that is null.
+    :param mask: bits cleared in each link before it is an address (a colour in the parent link).
+    :param leftmost: what the object itself holds as its first node, or None; ``rightmost`` likewise its last.
+    :param alignment: of node addresses, bytes; 1 checks nothing.
     """
 
     address: int
@@ -265,6 +269,9 @@ class TreeRoot:
     element: int = 0
     element_type: Optional[str] = None
     shape: str = ""
+    leftmost: Optional[int] = None
+    rightmost: Optional[int] = None
+    alignment: int = 1
 
 
 Walkable = Union[ListHead, Table, ProbeTable, TreeRoot]
