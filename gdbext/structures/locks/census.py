@@ -1,0 +1,120 @@
+"""The census: every thread, what it does and what it waits for."""
+
+from __future__ import annotations
+
+from typing import Mapping, Optional, Sequence
+
+from gdbext.progress import SILENT, Progress
+from gdbext.structures.locks.futexes import Classified, classify
+from gdbext.structures.locks.mention import find_mentions
+from gdbext.structures.locks.model import Census, Frame, Mention, NoStacks, Stacks, State, Syscall, Wait
+from gdbext.structures.locks.objects import Objects, objects_of
+from gdbext.structures.locks.spins import find_spin
+from gdbext.structures.locks.syscalls import find_futex_wait, find_machine, find_syscall
+from gdbext.structures.locks.tids import Tids, read_tids
+from gdbext.target import Module, Target, Thread
+
+_FRAMES = 8
+_LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl")
+
+
+def take_census(target: Target, stacks: Stacks = NoStacks(), progress: Progress = SILENT) -> Census:
+    """Look at every thread.
+
+    :param stacks: unwinds; without it the names of functions take no part.
+    :raises KeyboardInterrupt: as ``progress`` says.
+    """
+    tids = read_tids(target)
+    look = _Look(target, stacks, tids)
+    waits = []
+    for done, thread in enumerate(target.threads):
+        progress.at("threads", done, len(target.threads))
+        waits.append(look.wait_of(thread))
+    mentions = _mentions(target, waits)
+    return Census(tuple(waits), tids.numbers, mentions, tuple(_notes(target, tids)))
+
+
+class _Look:
+    """What all threads' look-ups share."""
+
+    def __init__(self, target: Target, stacks: Stacks, tids: Tids) -> None:
+        self._target = target
+        self._stacks = stacks
+        self._tids = tids
+        self._objects: Objects = objects_of(target, tids)
+        self._pointers: Mapping[int, int] = {t.tls: t.number for t in target.threads if t.tls}
+        self._libc = _find_libc(target)
+
+    def wait_of(self, thread: Thread) -> Wait:
+        tid = self._tids.inner.get(thread.number)
+        if not thread.registers or find_machine(self._target) is None:
+            return Wait(thread, State.UNKNOWN, tid)
+        frames = self._stacks.frames(thread, _FRAMES)
+        syscall = find_syscall(self._target, thread)
+        if syscall is None:
+            return self._running(thread, tid, frames)
+        return self._in_syscall(thread, tid, frames, syscall)
+
+    def _running(self, thread: Thread, tid: Optional[int], frames: Sequence[Frame]) -> Wait:
+        found = find_spin(self._target, thread, frames)
+        if found is None:
+            return Wait(thread, State.RUNNING, tid)
+        return _waiting(thread, State.SPINNING, tid, None, found, None)
+
+    def _in_syscall(
+        self, thread: Thread, tid: Optional[int], frames: Sequence[Frame], syscall: Syscall
+    ) -> Wait:
+        name = syscall.name or f"system call {syscall.number}"
+        futex = find_futex_wait(syscall)
+        if futex is None:
+            return Wait(thread, State.SYSCALL, tid, name)
+        found = classify(futex, self._objects, frames, self._pointers, self._libc)
+        return _waiting(thread, State.FUTEX, tid, name, found, futex.timed)
+
+
+def _waiting(
+    thread: Thread,
+    state: State,
+    tid: Optional[int],
+    syscall: Optional[str],
+    found: Classified,
+    timed: Optional[bool],
+) -> Wait:
+    return Wait(
+        thread,
+        state,
+        tid,
+        syscall,
+        found.primitive,
+        found.lock or None,
+        found.state,
+        timed,
+        found.confidence,
+        found.because,
+        found.alternatives,
+    )
+
+
+def _mentions(target: Target, waits: Sequence[Wait]) -> Mapping[int, Sequence[Mention]]:
+    waiting: "dict[int, list[int]]" = {}
+    for wait in waits:
+        ownerless = wait.primitive is not None and not wait.primitive.has_owner
+        if ownerless and wait.lock:
+            waiting.setdefault(wait.lock, []).append(wait.thread.number)
+    return {lock: find_mentions(target, lock, numbers) for lock, numbers in waiting.items()}
+
+
+def _find_libc(target: Target) -> Optional[Module]:
+    for module in target.modules:
+        if module.path.rpartition("/")[2].startswith(_LIBC[:2]):
+            return module
+    return None
+
+
+def _notes(target: Target, tids: Tids) -> Sequence[str]:
+    notes = []
+    if find_machine(target) is None:
+        notes.append(f"the registers of {target.abi.machine} are not known here: no thread's wait can be decoded")
+    if tids.foreign:
+        notes.append("the process has a PID namespace of its own: owners are matched by the ids in struct pthread")
+    return notes

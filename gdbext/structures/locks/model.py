@@ -1,0 +1,192 @@
+"""What the census of waiting threads is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Mapping, Optional, Protocol, Sequence
+
+from gdbext.report import Confidence
+from gdbext.target import Thread
+
+
+class State(Enum):
+    """What a thread does at the stop."""
+
+    RUNNING = "running"
+    SPINNING = "spinning"
+    FUTEX = "futex"
+    SYSCALL = "syscall"  # any other
+    UNKNOWN = "unknown"  # no registers, or a machine that is not known
+
+
+class Primitive(Enum):
+    """What a thread waits at. The words are those of the JSON."""
+
+    MUTEX = "mutex"
+    RECURSIVE = "recursive-mutex"
+    ERRORCHECK = "errorcheck-mutex"
+    ADAPTIVE = "adaptive-mutex"
+    ROBUST = "robust-mutex"
+    PI = "pi-mutex"
+    RWLOCK_READ = "rwlock-read"
+    RWLOCK_WRITE = "rwlock-write"
+    CONDITION = "condition"
+    SEMAPHORE = "semaphore"
+    BARRIER = "barrier"
+    JOIN = "join"
+    SPINLOCK = "spinlock"
+    LOW_LEVEL = "low-level-lock"  # glibc's own, of malloc arenas, stdio and the loader
+    FUTEX = "futex"  # of something else: Rust, Go, std::atomic::wait
+
+    @property
+    def has_owner(self) -> bool:
+        """Whether the object itself says who holds it."""
+        return self in _OWNED
+
+
+_OWNED = {
+    Primitive.MUTEX,
+    Primitive.RECURSIVE,
+    Primitive.ERRORCHECK,
+    Primitive.ADAPTIVE,
+    Primitive.ROBUST,
+    Primitive.PI,
+    Primitive.RWLOCK_READ,
+    Primitive.RWLOCK_WRITE,
+    Primitive.JOIN,
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of a thread's stack, as a debugger unwinds it.
+
+    :param function: None where it has no name.
+    :param module: file name of the object that ``pc`` is in, without folders, or None.
+    :param line: "file.c:120", or None.
+    """
+
+    level: int
+    pc: int
+    stack_pointer: Optional[int]
+    function: Optional[str] = None
+    module: Optional[str] = None
+    line: Optional[str] = None
+
+
+class Stacks(Protocol):
+    """Unwound stacks. An answer may be short, or empty where a stack cannot be unwound."""
+
+    def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
+        """Return the newest frames of a thread, innermost first."""
+
+
+class NoStacks:
+    """For targets without a debugger behind them."""
+
+    def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
+        """Return nothing."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Syscall:
+    """The system call that a thread is in.
+
+    :param number: as the kernel numbers it on that machine.
+    :param name: "futex", …; None when it is not one that we know.
+    :param arguments: the first four, unsigned words; those that the machine's registers still hold.
+    :param restarted: it shows as ``restart_syscall``: a timed wait that was interrupted before.
+    """
+
+    number: int
+    name: Optional[str]
+    arguments: Sequence[int]
+    restarted: bool = False
+
+
+@dataclass(frozen=True)
+class FutexWait:
+    """The arguments of a futex wait (``include/uapi/linux/futex.h``).
+
+    :param operation: without the flags: WAIT 0, LOCK_PI 6, WAIT_BITSET 9, WAIT_REQUEUE_PI 11, LOCK_PI2 13.
+    :param timed: whether a timeout was given; None when the register that says so is not known.
+    """
+
+    address: int
+    operation: int
+    private: bool
+    value: int
+    timed: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class LockState:
+    """A lock's own memory, decoded.
+
+    :param address: of the object (not of the futex word in it).
+    :param word: the raw word that says whether it is held.
+    :param meaning: the same in words: "held, waiters queued", "3 readers", "free".
+    :param owner_tid: who holds it, in the process's own PID namespace, or None: nobody, or it does not say.
+    :param waiters: its own count of waiters, or None.
+    :param faults: what is wrong with it ("destroyed", "inconsistent": the word and the owner contradict), as sentences.
+    """
+
+    address: int
+    primitive: Primitive
+    word: Optional[int]
+    meaning: str
+    owner_tid: Optional[int] = None
+    readers: Optional[int] = None
+    waiters: Optional[int] = None
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What one thread does, and what it waits for.
+
+    :param tid: the thread's id in its own PID namespace, from ``struct pthread``, or None.
+    :param lock: address of the object waited for, or None.
+    :param alternatives: other things that the same futex could be, when nothing decides.
+    :param because: why this is believed: "futex word at +8 of a plausible rwlock", "frame pthread_cond_wait".
+    """
+
+    thread: Thread
+    state: State
+    tid: Optional[int] = None
+    syscall: Optional[str] = None
+    primitive: Optional[Primitive] = None
+    lock: Optional[int] = None
+    state_of_lock: Optional[LockState] = None
+    timed: Optional[bool] = None
+    confidence: Optional[Confidence] = None
+    because: tuple[str, ...] = ()
+    alternatives: tuple[Primitive, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A thread that may hold an ownerless lock, because it mentions its address.
+
+    :param places: "r13", "stack+0x28": callee-saved registers and words near the top of its stack.
+    """
+
+    thread: int
+    places: tuple[str, ...]
+    confidence: Confidence = Confidence.LOW
+
+
+@dataclass(frozen=True)
+class Census:
+    """All threads of a target at one stop.
+
+    :param tids: thread numbers by inner tid.
+    :param mentions: of each ownerless lock with waiters, by its address.
+    """
+
+    waits: Sequence[Wait]
+    tids: Mapping[int, int]
+    mentions: Mapping[int, Sequence[Mention]]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,86 @@
+"""Threads that spin: recognised by the code around their program counter.
+
+x86: glibc's ``pthread_spin_lock`` (sysdeps/x86_64/nptl/pthread_spin_lock.S, sysdeps/i386/nptl/) decrements the
+lock and loops over ``pause`` while it is not positive: 1 is free, 0 or less is held, unlock stores 1. Elsewhere
+0 is free and 1 is held, and the compiled loop keeps the lock in no fixed register.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence
+
+from gdbext.errors import FaultError
+from gdbext.report import Confidence
+from gdbext.structures.locks.futexes import Classified
+from gdbext.structures.locks.model import Frame, LockState, Primitive
+from gdbext.target import Target, Thread
+
+_BEFORE, _AFTER = 40, 24  # the loop is aligned to 16 bytes behind the attempt
+
+
+@dataclass(frozen=True)
+class SpinCode:
+    """How a machine spins.
+
+    :param hint: the instruction of a polite loop (``pause``).
+    :param register: holds the lock in glibc's function.
+    :param acquire: the bytes of glibc's own attempt.
+    """
+
+    hint: bytes
+    register: str
+    acquire: bytes
+
+
+CODES: Mapping[str, SpinCode] = {
+    "x86-64": SpinCode(b"\xf3\x90", "rdi", b"\xf0\xff\x0f"),  # lock decl (%rdi)
+    "i386": SpinCode(b"\xf3\x90", "eax", b"\xf0\xff\x08"),
+}
+
+
+def find_spin(target: Target, thread: Thread, frames: Sequence[Frame]) -> Optional[Classified]:
+    """Return what a running thread spins at, or None when it does not spin as far as can be seen.
+
+    A thread in a ``pause`` loop that is not glibc's spins at an unknown lock: address 0, low confidence.
+    """
+    code, pc = CODES.get(target.abi.machine), thread.registers.get(_pc_name(target))
+    if code is None or pc is None:
+        return None
+    around = _code_around(target, pc)
+    named = any((frame.function or "").lstrip("_").startswith("pthread_spin") for frame in frames[:1])
+    ours = code.acquire in around and code.hint in around
+    if ours or named:
+        lock = thread.registers.get(code.register, 0)
+        because = ("frame pthread_spin_lock",) if named else ("glibc's spin loop at the program counter",)
+        return Classified(Primitive.SPINLOCK, lock, find_spinlock(target, lock), Confidence.HIGH, because)
+    if code.hint in around[_BEFORE - 4 : _BEFORE + 8]:
+        because = ("a pause loop at the program counter, not libc's",)
+        return Classified(Primitive.SPINLOCK, 0, None, Confidence.LOW, because)
+    return None
+
+
+def find_spinlock(target: Target, lock: int) -> Optional[LockState]:
+    """Return what a spinlock's word says, or None when it cannot be read."""
+    try:
+        word = target.reader.sint(lock, 4, "spinlock")
+    except FaultError:
+        return None
+    if target.abi.machine not in CODES:
+        return LockState(lock, Primitive.SPINLOCK, word, "held" if word else "free")
+    if word > 0:
+        return LockState(lock, Primitive.SPINLOCK, word, "free")
+    meaning = "held" if word == 0 else f"held, at least {-word} spinning"
+    # The two cannot be told apart by the word; with spinners and no mention of a holder it is worth a line.
+    return LockState(lock, Primitive.SPINLOCK, word, meaning)
+
+
+def _code_around(target: Target, pc: int) -> bytes:
+    try:
+        return bytes(target.memory.read(pc - _BEFORE, _BEFORE + _AFTER))
+    except FaultError:
+        return b""
+
+
+def _pc_name(target: Target) -> str:
+    return {"x86-64": "rip", "i386": "eip"}.get(target.abi.machine, "pc")

@@ -1,0 +1,141 @@
+"""In which system call a thread is, from its registers.
+
+A debugger looks at a blocked thread after the kernel has interrupted its call: the number and the arguments
+are still in the registers, and the result says "to be restarted". Upstream: Linux
+``arch/x86/kernel/signal.c``, ``arch/arm64/kernel/signal.c`` (do_signal), ``include/linux/errno.h``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence
+
+from gdbext.errors import FaultError
+from gdbext.structures.locks.model import FutexWait, Syscall
+from gdbext.target import Target, Thread
+
+# ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK, EINTR, ENOSYS (at entry)
+_WAITING = frozenset({512, 513, 514, 516, 4, 38})
+
+_PRIVATE, _CLOCK_REALTIME = 128, 256
+_WAITS = {0: "WAIT", 6: "LOCK_PI", 9: "WAIT_BITSET", 11: "WAIT_REQUEUE_PI", 13: "LOCK_PI2"}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How one machine makes system calls.
+
+    :param number: the register that holds the call's number.
+    :param arguments: the registers of the first four.
+    :param result: the register of the result; None where it is the first argument's, which the kernel puts back.
+    :param trap: the instruction at the program counter of a call to be restarted, where ``result`` is None.
+    :param restart: the number of ``restart_syscall``.
+    :param names: of calls that may wait, by number.
+    :param saved: registers that functions preserve.
+    """
+
+    number: str
+    arguments: tuple[str, ...]
+    result: Optional[str]
+    trap: bytes
+    restart: int
+    names: Mapping[int, str]
+    saved: tuple[str, ...]
+
+
+_X86_64_NAMES = {
+    0: "read", 1: "write", 7: "poll", 23: "select", 34: "pause", 35: "nanosleep", 42: "connect", 43: "accept",
+    44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg", 61: "wait4", 73: "flock", 128: "rt_sigtimedwait",
+    130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 230: "clock_nanosleep", 232: "epoll_wait", 234: "tgkill",
+    247: "waitid", 270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg",
+    426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
+}  # fmt: skip
+_I386_NAMES = {
+    3: "read", 4: "write", 29: "pause", 102: "socketcall", 114: "wait4", 142: "_newselect", 162: "nanosleep",
+    168: "poll", 179: "rt_sigsuspend", 240: "futex", 256: "epoll_wait", 267: "clock_nanosleep", 270: "tgkill",
+    407: "clock_nanosleep", 413: "pselect6", 414: "ppoll", 422: "futex", 449: "futex_waitv",
+}  # fmt: skip
+_AARCH64_NAMES = {
+    22: "epoll_pwait", 63: "read", 64: "write", 72: "pselect6", 73: "ppoll", 98: "futex", 101: "nanosleep",
+    115: "clock_nanosleep", 131: "tgkill", 133: "rt_sigsuspend", 202: "accept", 207: "recvfrom", 212: "recvmsg",
+    242: "accept4", 260: "wait4", 449: "futex_waitv",
+}  # fmt: skip
+
+MACHINES: Mapping[str, Machine] = {
+    "x86-64": Machine(
+        "orig_rax",
+        ("rdi", "rsi", "rdx", "r10"),
+        "rax",
+        b"",
+        219,
+        _X86_64_NAMES,
+        ("rbx", "rbp", "r12", "r13", "r14", "r15"),
+    ),
+    "i386": Machine(
+        "orig_eax", ("ebx", "ecx", "edx", "esi"), "eax", b"", 0, _I386_NAMES, ("ebx", "esi", "edi", "ebp")
+    ),
+    "aarch64": Machine(
+        "x8",
+        ("x0", "x1", "x2", "x3"),
+        None,
+        b"\x01\x00\x00\xd4",  # svc #0
+        128,
+        _AARCH64_NAMES,
+        tuple(f"x{number}" for number in range(19, 30)),
+    ),
+}
+
+
+def find_machine(target: Target) -> Optional[Machine]:
+    """Return how the target's machine makes system calls, or None when it is not known."""
+    return MACHINES.get(target.abi.machine)
+
+
+def find_syscall(target: Target, thread: Thread) -> Optional[Syscall]:
+    """Return the system call that a thread waits in, or None when it runs or nothing tells.
+
+    A call that has already returned (a waiter that was just woken) is none.
+    """
+    machine = find_machine(target)
+    if machine is None or machine.number not in thread.registers:
+        return None
+    number = thread.registers[machine.number]
+    if number == target.abi.word_mask or not _is_waiting(target, thread, machine):
+        return None
+    arguments = tuple(thread.registers.get(name, 0) for name in machine.arguments)
+    restarted = number == machine.restart
+    name = machine.names.get(number)
+    if restarted and _decode(arguments) is not None and _looks_timed(arguments):
+        name = "futex"
+    return Syscall(number, name, arguments, restarted)
+
+
+def find_futex_wait(syscall: Syscall) -> Optional[FutexWait]:
+    """Return the futex that a call waits at, or None when it is no futex wait."""
+    return _decode(syscall.arguments) if syscall.name == "futex" else None
+
+
+def _decode(arguments: Sequence[int]) -> Optional[FutexWait]:
+    address, operation, value, timeout = arguments[:4]
+    command = operation & 0xFFFFFFFF & ~(_PRIVATE | _CLOCK_REALTIME)
+    if command not in _WAITS or address % 4:
+        return None
+    return FutexWait(address, command, bool(operation & _PRIVATE), value & 0xFFFFFFFF, timeout != 0)
+
+
+def _looks_timed(arguments: "tuple[int, ...]") -> bool:
+    # Only futex has a small operation word with these bits second; poll and nanosleep restart too.
+    return bool(arguments[1] & (_PRIVATE | _CLOCK_REALTIME)) and arguments[0] > 0xFFFF
+
+
+def _is_waiting(target: Target, thread: Thread, machine: Machine) -> bool:
+    if machine.result is not None:
+        result = thread.registers.get(machine.result, 0)
+        return (target.abi.word_mask + 1 - result) in _WAITING
+    pc = thread.registers.get("pc")
+    if pc is None:
+        return False
+    try:
+        return bytes(target.memory.read(pc, len(machine.trap))) == machine.trap
+    except FaultError:  # the code is not in the core: the number alone must do
+        return thread.registers[machine.number] in (*machine.names, machine.restart)

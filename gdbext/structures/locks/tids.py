@@ -1,0 +1,96 @@
+"""The ids that locks hold: those of the process's own PID namespace, not the debugger's.
+
+``struct pthread`` keeps its thread's id at a place that is fixed for one libc. Usually it equals the LWP, and the
+place is the one where most threads hold theirs; in a container only the known place helps.
+Upstream: nptl/descr.h (``struct pthread``), ``tid``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence
+
+from gdbext.errors import FaultError
+from gdbext.target import Target, Thread
+
+# Offset of `tid` from the thread pointer, by machine; the same from glibc 2.23 to 2.44.
+_KNOWN = {"x86-64": 0x2D0, "i386": 0x68}
+_REACH = 0xA00  # struct pthread has 2304 bytes on 64-bit machines
+_HIGHEST = 1 << 22  # PID_MAX_LIMIT
+
+
+@dataclass(frozen=True)
+class Tids:
+    """The inner ids.
+
+    :param offset: of ``tid`` from the thread pointer, or None when it was not found.
+    :param inner: tid by thread number.
+    :param numbers: thread number by tid.
+    :param foreign: whether they differ from the LWPs (another PID namespace).
+    """
+
+    offset: Optional[int]
+    inner: Mapping[int, int]
+    numbers: Mapping[int, int]
+    foreign: bool = False
+
+    def find_number(self, tid: int) -> Optional[int]:
+        """Return the number of the thread with that tid, or None: it is not among the living."""
+        return self.numbers.get(tid)
+
+
+def read_tids(target: Target) -> Tids:
+    """Find every thread's own id; where nothing tells, the LWP stands for it."""
+    threads = [thread for thread in target.threads if thread.tls]
+    offset = _voted(target, threads)
+    if offset is None:
+        offset = _known(target, threads)
+    inner = {thread.number: thread.lwp for thread in target.threads if thread.lwp is not None}
+    foreign = False
+    for thread in threads if offset is not None else ():
+        tid = _tid_at(target, thread, offset or 0)
+        if tid is not None and tid > 0:
+            foreign |= tid != thread.lwp
+            inner[thread.number] = tid
+    return Tids(offset, inner, {tid: number for number, tid in inner.items()}, foreign)
+
+
+def _voted(target: Target, threads: Sequence[Thread]) -> Optional[int]:
+    votes: "Counter[int]" = Counter()
+    for thread in threads:
+        votes.update(_offsets_of_lwp(target, thread))
+    if not votes:
+        return None
+    offset, count = min(votes.items(), key=lambda item: (-item[1], item[0] != _KNOWN.get(target.abi.machine)))
+    return offset if 3 * count >= 2 * len(threads) else None
+
+
+def _offsets_of_lwp(target: Target, thread: Thread) -> Sequence[int]:
+    start = (thread.tls or 0) - (0 if target.abi.machine in _KNOWN else _REACH)
+    if thread.lwp is None:
+        return ()
+    try:
+        data = bytes(target.memory.read(start, _REACH))
+    except FaultError:
+        return ()
+    words = struct.unpack(f"{target.abi.order_mark}{_REACH // 4}I", data)
+    return [start + 4 * at - (thread.tls or 0) for at, word in enumerate(words) if word == thread.lwp]
+
+
+def _known(target: Target, threads: Sequence[Thread]) -> Optional[int]:
+    """Return the known offset when all threads hold different plausible ids there, else None."""
+    offset = _KNOWN.get(target.abi.machine)
+    if offset is None or not threads:
+        return None
+    tids = [_tid_at(target, thread, offset) for thread in threads]
+    sound = [tid for tid in tids if tid is not None and 0 < tid < _HIGHEST]
+    return offset if len(set(sound)) == len(threads) else None
+
+
+def _tid_at(target: Target, thread: Thread, offset: int) -> Optional[int]:
+    try:
+        return target.reader.sint((thread.tls or 0) + offset, 4, "thread id")
+    except FaultError:
+        return None
