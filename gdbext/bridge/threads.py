@@ -17,6 +17,8 @@ _THREAD_POINTERS: Mapping[str, Sequence[str]] = {
     "i386": ("gs_base",),
     "aarch64": ("tpidr", "tpidr_el0"),
 }
+# What gdb keeps in another group: the number of the system call that a thread is in.
+_CALL_NUMBERS: Mapping[str, Sequence[str]] = {"x86-64": ("orig_rax",), "i386": ("orig_eax",)}
 
 
 def read_threads(abi: Abi) -> Sequence[Thread]:
@@ -60,6 +62,7 @@ def _read_registers(thread: gdb.InferiorThread, abi: Abi) -> Mapping[str, int]:
         return {}
     wanted = {register.name for register in frame.architecture().registers("general")}
     wanted.update(_THREAD_POINTERS.get(abi.machine, ()))
+    wanted.update(_CALL_NUMBERS.get(abi.machine, ()))
     values = ((name, _read_register(frame, name)) for name in sorted(wanted))
     return {name: value & abi.word_mask for name, value in values if value is not None}
 

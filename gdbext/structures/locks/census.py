@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Sequence
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.locks.futexes import Classified, classify
 from gdbext.structures.locks.mention import find_mentions
-from gdbext.structures.locks.model import Census, Frame, Mention, NoStacks, Stacks, State, Syscall, Wait
+from gdbext.structures.locks.model import NO_STACKS, Census, Frame, Mention, Stacks, State, Syscall, Wait
 from gdbext.structures.locks.objects import Objects, objects_of
 from gdbext.structures.locks.spins import find_spin
 from gdbext.structures.locks.syscalls import find_futex_wait, find_machine, find_syscall
@@ -18,7 +18,7 @@ _FRAMES = 8
 _LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl")
 
 
-def take_census(target: Target, stacks: Stacks = NoStacks(), progress: Progress = SILENT) -> Census:
+def take_census(target: Target, stacks: Stacks = NO_STACKS, progress: Progress = SILENT) -> Census:
     """Look at every thread.
 
     :param stacks: unwinds; without it the names of functions take no part.

@@ -90,6 +90,9 @@ class NoStacks:
         return ()
 
 
+NO_STACKS: Stacks = NoStacks()
+
+
 @dataclass(frozen=True)
 class Syscall:
     """The system call that a thread is in.
@@ -130,6 +133,7 @@ class LockState:
     :param meaning: the same in words: "held, waiters queued", "3 readers", "free".
     :param owner_tid: who holds it, in the process's own PID namespace, or None: nobody, or it does not say.
     :param waiters: its own count of waiters, or None.
+    :param shared: whether other processes may use it: then its owner may be a thread of theirs.
     :param faults: what is wrong with it ("destroyed", "inconsistent": the word and the owner contradict), as sentences.
     """
 
@@ -140,6 +144,7 @@ class LockState:
     owner_tid: Optional[int] = None
     readers: Optional[int] = None
     waiters: Optional[int] = None
+    shared: bool = False
     faults: tuple[str, ...] = ()
 
 

@@ -51,13 +51,13 @@ class Objects:
         if words is None or not _is_rwlock(words):
             return None
         readers, flags = words["readers"] >> layouts.READERS_SHIFT, words["readers"]
-        writer = words["cur_writer"] or None
-        faults = () if writer is None else self._faults_of_owner(writer)
+        writer, shared = words["cur_writer"] or None, bool(words["shared"])
         if writer:
-            return LockState(address, waiting, flags, "held by a writer", writer, waiters=None, faults=faults)
+            faults = self._faults_of_owner(writer, shared)
+            return LockState(address, waiting, flags, "held by a writer", writer, shared=shared, faults=faults)
         held = readers and not flags & layouts.WRITE_PHASE
         meaning = f"{count_text(readers, 'reader')}" if held else "free, or being handed over"
-        return LockState(address, waiting, flags, meaning, None, readers=readers if held else 0)
+        return LockState(address, waiting, flags, meaning, readers=readers if held else 0, shared=shared)
 
     def find_condition(self, address: int, layout: StructLayout) -> Optional[LockState]:
         """Return the condition variable at an address, laid out so, or None."""
@@ -97,30 +97,30 @@ class Objects:
     def _plain_mutex(self, address: int, words: Mapping[str, int]) -> LockState:
         word, owner = words["lock"], words["owner"] or None
         primitive = _KINDS[words["kind"] & layouts.KIND_MASK] if words["kind"] != layouts.DESTROYED else Primitive.MUTEX
-        faults = list(self._faults_of_owner(owner) if owner and word else ())
+        shared = words["kind"] != layouts.DESTROYED and bool(words["kind"] & layouts.KIND_SHARED)
+        faults = list(self._faults_of_owner(owner, shared) if owner and word else ())
         if words["kind"] == layouts.DESTROYED:
             faults.append("it was destroyed (its kind is -1)")
         if owner and not word:
             faults.append(f"its word says free, but its owner field says {owner}")
         meaning = ("free", "held", "held, waiters queued")[min(word, 2)]
-        return LockState(address, primitive, word, meaning, owner if word else None, faults=tuple(faults))
+        holder = owner if word else None
+        return LockState(address, primitive, word, meaning, holder, shared=shared, faults=tuple(faults))
 
     def _kernel_mutex(self, address: int, words: Mapping[str, int]) -> LockState:
         """Return a robust or PI mutex: the word itself holds the owner."""
         word = words["lock"]
-        robust = bool(words["kind"] & layouts.KIND_ROBUST)
-        owner = word & layouts.TID_MASK or None
-        faults = list(self._faults_of_owner(owner) if owner else ())
+        owner, shared = word & layouts.TID_MASK or None, bool(words["kind"] & layouts.KIND_SHARED)
+        faults = list(self._faults_of_owner(owner, shared) if owner else ())
         if word & layouts.OWNER_DIED:
             faults.append("its owner died holding it")
         queued = ", waiters queued" if word & layouts.WAITERS else ""
         meaning = f"held{queued}" if owner else f"free{queued}"
         primitive = Primitive.PI if words["kind"] & layouts.KIND_PI else Primitive.ROBUST
-        assert robust or primitive is Primitive.PI
-        return LockState(address, primitive, word, meaning, owner, faults=tuple(faults))
+        return LockState(address, primitive, word, meaning, owner, shared=shared, faults=tuple(faults))
 
-    def _faults_of_owner(self, owner: int) -> "tuple[str, ...]":
-        if self.tids.find_number(owner) is not None:
+    def _faults_of_owner(self, owner: int, shared: bool) -> "tuple[str, ...]":
+        if shared or self.tids.find_number(owner) is not None:
             return ()
         return (f"its owner, thread id {owner}, is not among the living threads",)
 

@@ -1,0 +1,339 @@
+"""``lockwait``: what every thread waits for, what each lock says, and who holds up whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Iterator, Mapping, Optional, Sequence
+
+from gdbext.analysis.waitgraph import Convoy, Cycle, WaitGraph, build_graph
+from gdbext.report import Finding, Kind, Problem, Report, column, line, table
+from gdbext.structures.locks.model import Census, Frame, LockState, Primitive, Wait
+from gdbext.wording import count_text
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lock, as JSON has it.
+
+    :param number: None when it is no living thread of this process.
+    """
+
+    number: Optional[int]
+    lwp: Optional[int]
+    tid: Optional[int]
+    alive: bool
+
+    def __str__(self) -> str:
+        return f"thread {self.number}" if self.alive else f"tid {self.tid}, gone"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A thread that may hold an ownerless lock.
+
+    :param places: where it mentions the lock's address.
+    """
+
+    number: int
+    places: Sequence[str]
+    confidence: str
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in a known table or list a thread is.
+
+    :param table: address of the table, or of the list's head.
+    :param bin: index, None for a list.
+    :param position: of the node that the thread points to, from 1.
+    :param length: nodes of the chain.
+    :param place: the register or stack word that says so.
+    """
+
+    thread: int
+    table: int
+    table_name: Optional[str]
+    bin: Optional[int]
+    position: int
+    length: int
+    place: str
+
+    def __str__(self) -> str:
+        where = f"in the chain of bin {self.bin}" if self.bin is not None else "in a list"
+        name = f" of {self.table_name}" if self.table_name else ""
+        return f"{where}{name}, at entry {self.position} of {self.length}"
+
+
+@dataclass(frozen=True)
+class ThreadRow:
+    """One thread.
+
+    :param because: why it is believed, for JSON and ``--why``.
+    """
+
+    number: int = column("thread", Kind.COUNT)
+    lwp: Optional[int] = column("lwp", Kind.COUNT)
+    tid: Optional[int] = column(None, Kind.COUNT)
+    name: Optional[str] = column("name")
+    state: str = column("state")
+    waits_at: str = column("waits at", json=False)
+    primitive: Optional[str] = column(None)
+    syscall: Optional[str] = column(None)
+    lock_text: str = column("lock", json=False)
+    lock: Optional[int] = column(None, Kind.ADDRESS)
+    lock_name: Optional[str] = column(None)
+    owner_text: str = column("held by", json=False)
+    owner: Optional[Owner] = column(None, Kind.OBJECT)
+    timed: Optional[bool] = column(None, Kind.FLAG)
+    certainty: str = column("confidence", json=False)
+    confidence: Optional[str] = column(None)
+    because: Sequence[str] = column(None, Kind.OBJECT, default=())
+    place: str = column("in", default="", json=False)
+    frame: Optional[str] = column(None, default=None)
+
+
+@dataclass(frozen=True)
+class LockRow:
+    """One lock that somebody waits for.
+
+    :param word: the raw word.
+    :param owner_waits: what the owner itself waits at, or its state.
+    """
+
+    address: int = column("lock", Kind.ADDRESS)
+    name: Optional[str] = column("name")
+    primitive: str = column("kind")
+    waiters: int = column("waiters", Kind.COUNT)
+    waiting: Sequence[int] = column(None, Kind.OBJECT)
+    word: Optional[int] = column(None, Kind.COUNT)
+    meaning: Optional[str] = column("state")
+    owner_text: str = column("holder", json=False)
+    owner: Optional[Owner] = column(None, Kind.OBJECT)
+    owner_waits: Optional[str] = column("holder is", default=None)
+    holder_candidates: Sequence[Candidate] = column(None, Kind.OBJECT, default=())
+    holder_position: Optional[Position] = column(None, Kind.OBJECT, default=None)
+    faults: Sequence[str] = column(None, Kind.OBJECT, default=())
+
+
+@dataclass(frozen=True)
+class ConvoyRow:
+    """Threads held up by one, as JSON has it."""
+
+    lock: Optional[int] = column("lock", Kind.ADDRESS)
+    holder: Optional[int] = column("root", Kind.COUNT)
+    waiters: Sequence[int] = column(None, Kind.OBJECT)
+    count: int = column("threads held up", Kind.COUNT)
+    guessed: bool = column("by mention", Kind.FLAG)
+    holder_is: Optional[str] = column("the root is", default=None)
+
+
+@dataclass(frozen=True)
+class LockWaits:
+    """What ``lockwait`` answers."""
+
+    summary: str = line("locks", json=False)
+    sentences: Sequence[str] = line(None, Kind.OBJECT)
+    findings: Sequence[Finding] = table("Findings")
+    threads: Sequence[ThreadRow] = table("Threads")
+    locks: Sequence[LockRow] = table("Locks")
+    cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
+    convoys: Sequence[ConvoyRow] = table("Who holds up whom")
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What others know about a census's locks and threads.
+
+    :param name_of: an address's name, or None.
+    :param positions: of threads in chains, by thread number.
+    :param frames: the first frame of each thread that is no wrapper of a lock, by number.
+    """
+
+    name_of: Callable[[int], Optional[str]] = lambda address: None
+    positions: Mapping[int, Position] = field(default_factory=dict)
+    frames: Mapping[int, Frame] = field(default_factory=dict)
+
+
+def lockwait_report(
+    census: Census,
+    known: Knowledge = Knowledge(),
+    findings: Sequence[Finding] = (),
+    problems: Sequence[Problem] = (),
+) -> Report:
+    """Put a census on one page.
+
+    :param findings: of ``find_lock_findings``; they decide the shell's exit status.
+    """
+    graph = build_graph(census)
+    writer = _Writer(census, graph, known)
+    locks = tuple(writer.lock_rows())
+    data = LockWaits(
+        _summary(census, graph),
+        tuple(writer.sentences()),
+        tuple(findings),
+        tuple(writer.thread_rows()),
+        locks,
+        tuple(cycle.threads for cycle in graph.cycles),
+        tuple(writer.convoy_rows()),
+    )
+    return Report(data, problems=problems, notes=census.notes, findings=bool(findings))
+
+
+def _summary(census: Census, graph: WaitGraph) -> str:
+    waiting = sum(wait.primitive is not None for wait in census.waits)
+    parts = [f"{waiting} of {count_text(len(census.waits), 'thread')} wait for a lock or another thread"]
+    if graph.cycles:
+        parts.append(count_text(len(graph.cycles), "deadlock"))
+    return "; ".join(parts)
+
+
+class _Writer:
+    """Makes the rows of one census."""
+
+    def __init__(self, census: Census, graph: WaitGraph, known: Knowledge) -> None:
+        self._census = census
+        self._graph = graph
+        self._known = known
+        self._waits = {wait.thread.number: wait for wait in census.waits}
+
+    def thread_rows(self) -> Iterator[ThreadRow]:
+        """Iterate over the rows of all threads."""
+        for wait in self._census.waits:
+            yield self._thread_row(wait)
+
+    def lock_rows(self) -> Iterator[LockRow]:
+        """Iterate over the locks that are waited for, most waiters first."""
+        queues: "dict[int, list[Wait]]" = {}
+        for wait in self._census.waits:
+            if wait.lock is not None:
+                queues.setdefault(wait.lock, []).append(wait)
+        for lock, queue in sorted(queues.items(), key=lambda item: (-len(item[1]), item[0])):
+            yield self._lock_row(lock, queue)
+
+    def convoy_rows(self) -> Iterator[ConvoyRow]:
+        """Iterate over the convoys, most waiters first."""
+        for convoy in self._graph.convoys:
+            doing = None if convoy.holder is None else self.doing(convoy.holder)
+            yield ConvoyRow(
+                convoy.lock, convoy.holder, convoy.waiters, len(convoy.waiters), convoy.guessed, doing
+            )
+
+    def sentences(self) -> Iterator[str]:
+        """Iterate over the cycles and convoys in words."""
+        for cycle in self._graph.cycles:
+            yield cycle_sentence(cycle, self._waits, self._known.name_of)
+        for convoy in self._graph.convoys:
+            yield convoy_sentence(convoy, self)
+
+    def doing(self, number: int) -> str:
+        """Return what a thread does, in words."""
+        wait = self._waits[number]
+        if wait.primitive is not None:
+            text = f"waiting at a {wait.primitive.value}"
+        else:
+            text = f"in {wait.syscall}" if wait.syscall else wait.state.value
+        position, frame = self._known.positions.get(number), self._known.frames.get(number)
+        if frame is not None and frame.function:
+            text += f", in {frame.function}"
+        return f"{text}, {position}" if position is not None else text
+
+    def name(self, lock: Optional[int]) -> str:
+        """Return a lock's name, or its address."""
+        return "unknown" if lock is None else self._known.name_of(lock) or f"{lock:#x}"
+
+    def _thread_row(self, wait: Wait) -> ThreadRow:
+        owner = self._owner(wait.state_of_lock)
+        frame = self._known.frames.get(wait.thread.number)
+        primitive = None if wait.primitive is None else wait.primitive.value
+        return ThreadRow(
+            wait.thread.number,
+            wait.thread.lwp,
+            wait.tid,
+            wait.thread.name,
+            wait.state.value,
+            primitive or wait.syscall or "",
+            primitive,
+            wait.syscall,
+            "" if wait.primitive is None else self.name(wait.lock),
+            wait.lock,
+            None if wait.lock is None else self._known.name_of(wait.lock),
+            "" if owner is None else str(owner),
+            owner,
+            wait.timed,
+            "" if wait.confidence is None else wait.confidence.value,
+            None if wait.confidence is None else wait.confidence.value,
+            wait.because,
+            "" if frame is None else frame.function or f"{frame.pc:#x}",
+            None if frame is None else frame.function,
+        )
+
+    def _lock_row(self, lock: int, queue: Sequence[Wait]) -> LockRow:
+        state = next((wait.state_of_lock for wait in queue if wait.state_of_lock), None)
+        owner = self._owner(state)
+        candidates = [
+            Candidate(mention.thread, mention.places, mention.confidence.value)
+            for mention in self._census.mentions.get(lock, ())
+        ]
+        holder = owner.number if owner else candidates[0].number if candidates else None
+        kinds = sorted({wait.primitive.value for wait in queue if wait.primitive})
+        return LockRow(
+            lock,
+            self._known.name_of(lock),
+            ", ".join(kinds),
+            len(queue),
+            tuple(wait.thread.number for wait in queue),
+            None if state is None else state.word,
+            None if state is None else state.meaning,
+            _holder_text(owner, candidates),
+            owner,
+            None if holder is None or holder not in self._waits else self.doing(holder),
+            tuple(candidates),
+            None if holder is None else self._known.positions.get(holder),
+            () if state is None else state.faults,
+        )
+
+    def _owner(self, state: Optional[LockState]) -> Optional[Owner]:
+        if state is None or state.owner_tid is None:
+            return None
+        number = self._census.tids.get(state.owner_tid)
+        if number is None:
+            return Owner(None, None, state.owner_tid, False)
+        return Owner(number, self._waits[number].thread.lwp, state.owner_tid, True)
+
+
+def _holder_text(owner: Optional[Owner], candidates: Sequence[Candidate]) -> str:
+    if owner is not None:
+        return str(owner)
+    if candidates:
+        return f"thread {candidates[0].number}? ({', '.join(candidates[0].places[:2])})"
+    return ""
+
+
+def cycle_sentence(
+    cycle: Cycle, waits: Mapping[int, Wait], name_of: Callable[[int], Optional[str]]
+) -> str:
+    """Return a cycle in words: "thread 2 waits for mutex `a`, held by thread 3, which …"."""
+    steps = []
+    for at, number in enumerate(cycle.threads):
+        wait, following = waits[number], cycle.threads[(at + 1) % len(cycle.threads)]
+        start = f"thread {number}" if at == 0 else "which"
+        if wait.primitive is Primitive.JOIN:
+            steps.append(f"{start} waits for the end of thread {following}")
+            continue
+        kind = wait.primitive.value if wait.primitive else "lock"
+        name = (name_of(wait.lock) if wait.lock else None) or f"{wait.lock or 0:#x}"
+        held = "itself" if following == number else f"thread {following}"
+        steps.append(f"{start} waits for the {kind} {name}, held by {held}")
+    return ", ".join(steps)
+
+
+def convoy_sentence(convoy: Convoy, writer: "_Writer") -> str:
+    """Return a convoy in words, with what its root is doing."""
+    count = count_text(len(convoy.waiters), "thread")
+    verb = "waits" if len(convoy.waiters) == 1 else "wait"
+    what = "the end of another thread" if convoy.lock is None else writer.name(convoy.lock)
+    if convoy.holder is None:
+        return f"{count} {verb} for {what}, whose holder is not known"
+    probably = "probably " if convoy.guessed else ""
+    held = f"thread {convoy.holder}" if convoy.lock is None else f"{probably}held by thread {convoy.holder}"
+    return f"{count} {verb} for {what}, {held}, which is {writer.doing(convoy.holder)}"
