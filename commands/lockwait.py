@@ -6,7 +6,7 @@ from typing import Any
 
 from gdbext.analysis.lockfindings import check_locks, find_lock_findings
 from gdbext.analysis.lockwait import Knowledge, lockwait_report
-from gdbext.bridge.frames import GdbStacks
+from gdbext.bridge.stacks import GdbStacks
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
 
