@@ -33,8 +33,7 @@ def examine(context: Any, arguments: Any) -> Report:
     report = lockwait_report(census, known, findings, check_locks(census))
     if before is None:
         return report
-    changes = compare(before, report.data)
-    return dataclasses.replace(report, data=dataclasses.replace(report.data, changes=changes))
+    return dataclasses.replace(report, data=compare(before, report.data))
 
 
 def _write_files(arguments: Any, census: Census, known: Knowledge, stacks: GdbStacks) -> None:

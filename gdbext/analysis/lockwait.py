@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.waitgraph import Convoy, Cycle, WaitGraph, build_graph
 from gdbext.report import Finding, Kind, Problem, Report, column, line, table
@@ -138,7 +138,6 @@ class LockWaits:
     locks: Sequence[LockRow] = table("Locks")
     cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
     convoys: Sequence[ConvoyRow] = table("Who holds up whom")
-    changes: Optional[Sequence[Any]] = table("Since the earlier look", default=None)
 
 
 @dataclass(frozen=True)

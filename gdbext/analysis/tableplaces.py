@@ -51,7 +51,7 @@ class TablePlaces:
         Of several places that in the longest chain: a thread that lingers does so there.
         """
         for words in (_registers(thread), _stack(target, thread)):
-            found = [place for place, word in words for place in self._positions(thread, word, place)]
+            found = [position for place, word in words for position in self._positions(thread, word, place)]
             if found:
                 return max(found, key=lambda position: position.length)
         return None

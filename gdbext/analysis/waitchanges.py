@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.lockwait import LockRow, LockWaits
 from gdbext.errors import UsageError
-from gdbext.report import Kind, column
+from gdbext.report import Kind, column, table
 
 _HINT = "give the file of an earlier lockwait --json=FILE"
 
@@ -32,6 +32,13 @@ class ChangeRow:
     verdict: str = column("verdict")
 
 
+@dataclass(frozen=True)
+class ComparedLockWaits(LockWaits):
+    """What ``lockwait --compare`` answers."""
+
+    changes: Sequence[ChangeRow] = table("Since the earlier look", default=())
+
+
 def read_earlier(path: str) -> Mapping[str, Any]:
     """Read the JSON of an earlier ``lockwait``.
 
@@ -49,9 +56,9 @@ def read_earlier(path: str) -> Mapping[str, Any]:
     return dict(document["data"])
 
 
-def compare(earlier: Mapping[str, Any], now: LockWaits) -> Sequence[ChangeRow]:
-    """Return every lock that was or is waited for; threads are matched by their LWP."""
-    return tuple(_Comparison(earlier, now).rows())
+def compare(earlier: Mapping[str, Any], now: LockWaits) -> ComparedLockWaits:
+    """Add every lock that was or is waited for; threads are matched by their LWP."""
+    return ComparedLockWaits(**{**now.__dict__, "changes": tuple(_Comparison(earlier, now).rows())})
 
 
 class _Comparison:

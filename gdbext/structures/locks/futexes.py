@@ -19,6 +19,7 @@ from gdbext.target import Module
 _LOCK_PI = (6, 13)
 _WAIT, _WAIT_BITSET = 0, 9
 _USED = 2  # PTHREAD_RWLOCK_FUTEX_USED
+_PTHREAD, _JOINABLE = 0x900, 2  # size of struct pthread, about; THREAD_STATE_JOINABLE of nptl/descr.h
 
 # Functions that wait, by how their names begin without underscores; longest match wins.
 _NAMED: Mapping[str, Sequence[Primitive]] = {
@@ -117,16 +118,33 @@ def _told(
 
 
 def _find_certain(wait: FutexWait, objects: Objects, pointers: Mapping[int, int]) -> Optional[Classified]:
-    offset = objects.tids.offset
-    joined = None if offset is None else pointers.get(wait.address - offset)
-    if joined is not None and objects.tids.inner.get(joined) == wait.value:
-        because = f"the word is the id of thread {joined}, in its own struct pthread"
-        state = LockState(wait.address - (offset or 0), Primitive.JOIN, wait.value, "not ended", wait.value)
-        return Classified(Primitive.JOIN, state.address, state, Confidence.HIGH, (because,))
+    joined = _find_joined(wait, objects, pointers)
+    if joined is not None:
+        return joined
     if wait.operation in _LOCK_PI:
         state = objects.find_mutex(wait.address) or LockState(wait.address, Primitive.PI, None, "unknown")
         return Classified(Primitive.PI, wait.address, state, Confidence.HIGH, ("futex operation LOCK_PI",))
     return None
+
+
+def _find_joined(wait: FutexWait, objects: Objects, pointers: Mapping[int, int]) -> Optional[Classified]:
+    """Return a wait for a thread's end: at its id until glibc 2.42, at ``joinstate`` in struct pthread since.
+
+    Upstream: nptl/pthread_join_common.c; 2.43 waits while the state is "joinable".
+    """
+    pointer = max((at for at in pointers if at <= wait.address), default=None)
+    if pointer is None or not 0 < wait.address - pointer < _PTHREAD:
+        return None
+    number = pointers[pointer]
+    tid = objects.tids.inner.get(number)
+    by_id = wait.address - pointer == objects.tids.offset and wait.value == tid
+    by_state = wait.operation == _WAIT_BITSET and wait.value == _JOINABLE
+    if tid is None or not (by_id or by_state):
+        return None
+    word = "id" if by_id else "join state"
+    state = LockState(pointer, Primitive.JOIN, wait.value, "not ended", tid)
+    because = f"the word is the {word} of thread {number}, in its own struct pthread"
+    return Classified(Primitive.JOIN, pointer, state, Confidence.HIGH, (because,))
 
 
 def _find_named(frames: Sequence[Frame]) -> "tuple[Sequence[Primitive], Optional[str]]":

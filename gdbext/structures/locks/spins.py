@@ -16,6 +16,7 @@ from gdbext.structures.locks.futexes import Classified
 from gdbext.structures.locks.model import Frame, LockState, Primitive
 from gdbext.target import Target, Thread
 
+_MOST_SPINNERS = 4096
 _BEFORE, _AFTER = 40, 24  # the loop is aligned to 16 bytes behind the attempt
 
 
@@ -47,7 +48,9 @@ def find_spin(target: Target, thread: Thread, frames: Sequence[Frame]) -> Option
     code, pc = CODES.get(target.abi.machine), thread.registers.get(_pc_name(target))
     if code is None or pc is None:
         return None
-    around = _code_around(target, pc)
+    around = _find_code(target, pc)
+    if around is None:
+        return _find_by_word(target, thread.registers.get(code.register, 0))
     named = any((frame.function or "").lstrip("_").startswith("pthread_spin") for frame in frames[:1])
     ours = code.acquire in around and code.hint in around
     if ours or named:
@@ -75,11 +78,20 @@ def find_spinlock(target: Target, lock: int) -> Optional[LockState]:
     return LockState(lock, Primitive.SPINLOCK, word, meaning)
 
 
-def _code_around(target: Target, pc: int) -> bytes:
+def _find_by_word(target: Target, lock: int) -> Optional[Classified]:
+    """Judge by the lock alone, where a core lacks the code: a spinning thread has counted itself in its word."""
+    state = find_spinlock(target, lock) if lock and lock % 4 == 0 else None
+    if state is None or state.word is None or not -_MOST_SPINNERS <= state.word < 0:
+        return None
+    because = ("the code is not in the core; a register holds the address of a word that counts spinning threads",)
+    return Classified(Primitive.SPINLOCK, lock, state, Confidence.LOW, because)
+
+
+def _find_code(target: Target, pc: int) -> Optional[bytes]:
     try:
         return bytes(target.memory.read(pc - _BEFORE, _BEFORE + _AFTER))
     except FaultError:
-        return b""
+        return None
 
 
 def _pc_name(target: Target) -> str:
