@@ -19,8 +19,6 @@ from gdbext.structures.locks.model import Census, LockState, Mention, Primitive,
 from gdbext.target import Thread
 
 
-
-
 def thread(number):
     return Thread(number, 100 + number, f"t{number}")
 
