@@ -12,6 +12,8 @@ from typing import Callable, Mapping, Optional, Sequence, Union
 import numpy as np
 import numpy.typing as npt
 
+from gdbext.report import Problem
+
 U64 = npt.NDArray[np.uint64]
 U8 = npt.NDArray[np.uint8]
 
@@ -97,11 +99,13 @@ class Key:
     :param compare: ``value`` (the number itself), ``pointer`` (only the pointer: entries with equal contents
         count as different), ``string`` (what it points to, to the NUL), ``inline`` (bytes in the node).
     :param size: bytes of an inline key, or of what a pointer leads to with ``compare`` "bytes".
+    :param length: where in the node that number of bytes stands, where each entry has its own; ``size`` is 0 then.
     """
 
     at: Scalar
     compare: str = "pointer"
     size: int = 0
+    length: Optional[Scalar] = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,8 @@ class Node:
     """One entry of a chain.
 
     :param hash: where the stored hash is, or None.
-    :param element: bytes from the element's start to the node (``container_of`` subtracts it).
+    :param element: bytes from the element's start to the node (``container_of`` subtracts it); negative where the
+        element stands in the node.
     :param type: name of the element's type, for printing; None when unknown.
     """
 
@@ -281,13 +286,16 @@ Walkable = Union[ListHead, Table, ProbeTable, TreeRoot]
 class Group:
     """Tables that share the work by the hash's bits (Unbound's slabs).
 
+    :param tables: each at its index; one that could not be opened is a :class:`Table` without arrays.
     :param slab_of: stored hashes -> index of the table that each belongs to, or None.
+    :param problems: why tables could not be opened.
     """
 
     address: int
     tables: Sequence[Walkable]
     slab_of: Optional[BinOf] = None
     shape: str = ""
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,14 @@ class BoundPath:
     :param offsets: bytes added, one after another, a pointer being followed between each two.
     :param form: how the part is read; None where it is no number (an embedded structure).
     :param type: of the part, where known.
+    :param address: read as the part's address (``&PATH``).
     """
 
     offsets: tuple[int, ...]
     form: Optional[Form]
     root: Optional[Root] = None
     type: Optional[Type] = field(default=None, compare=False)
+    address: bool = False
 
     def locate(self, reader: Reader, address: int, roots: RootAddress) -> int:
         """Return the address of the part.
@@ -96,7 +98,9 @@ class BoundPath:
         return (at + self.offsets[-1]) & reader.abi.word_mask
 
     def read(self, reader: Reader, address: int, roots: RootAddress) -> int:
-        """Return the number there; errors as :meth:`locate`."""
+        """Return the number there, or its address; errors as :meth:`locate`."""
+        if self.address:
+            return self.locate(reader, address, roots)
         form = self.form or Form(reader.abi.pointer_size)
         return read_form(reader, self.locate(reader, address, roots), form, self.text)
 
@@ -105,7 +109,7 @@ class BoundPath:
 
         :param word: bytes of a part whose size is not known.
         """
-        if self.root is not None or len(self.offsets) != 1:
+        if self.root is not None or len(self.offsets) != 1 or self.address:
             return None
         form = self.form or Form(word)
         return Scalar(self.offsets[0], form.size, form.signed, form.bits)
@@ -116,7 +120,7 @@ class BoundPath:
         steps = "->".join(f"+{offset:#x}" for offset in self.offsets)
         # A dot keeps a global's name apart from the offset: @NAME+0x10 would be a place in a file.
         root = f"{self.root.text}." if self.root else ""
-        return root + steps + (self.form.text if self.form else "")
+        return "&" * self.address + root + steps + (self.form.text if self.form else "")
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ class Path:
     steps: tuple[_Step, ...]
     root: Optional[Root] = None
     form: Optional[Form] = None
+    address: bool = False
 
     def bind(self, type: Optional[Type], root_type: Optional[Type] = None) -> BoundPath:
         """Replace names by offsets.
@@ -146,7 +151,7 @@ class Path:
         for step in self.steps:
             walk.take(step)
         form = self.form or _form_of(walk.type, walk.bits)
-        return BoundPath(tuple(walk.offsets), form, self.root, walk.type)
+        return BoundPath(tuple(walk.offsets), form, self.root, walk.type, self.address)
 
 
 def parse_path(text: str) -> Path:
@@ -155,6 +160,7 @@ def parse_path(text: str) -> Path:
     :raises ShapeError: when it is not one.
     """
     rest, form = text.strip(), None
+    address, rest = rest.startswith("&"), rest[rest.startswith("&") :].lstrip()
     match = _FORM.search(rest)
     if match is not None:
         bits = (int(match["shift"]), int(match["width"])) if match["shift"] else None
@@ -164,7 +170,7 @@ def parse_path(text: str) -> Path:
         rest = ""
     elif not rest and root is None:
         raise ShapeError("a path is empty", "write self for the object itself")
-    return Path(text.strip(), tuple(_steps(text, rest, root is None)), root, form)
+    return Path(text.strip(), tuple(_steps(text, rest, root is None)), root, form, address)
 
 
 def find_binding(

@@ -43,6 +43,8 @@ class NodePart:
 
     :param type: name of the node's type; None: what the head points to.
     :param find: member names to look for where ``next`` is not given; ``find_prev`` the same for ``prev``.
+    :param content: where in the node the element stands, where that is the way round; ``element`` is 0 then.
+    :param key_length: where in the node the bytes of its own key are counted.
     """
 
     type: Optional[str] = None
@@ -57,6 +59,8 @@ class NodePart:
     key_size: Quantity = 0
     element: Quantity = 0
     element_type: Optional[str] = None
+    content: Optional[Quantity] = None
+    key_length: Paths = ()
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,10 @@ class ListPart:
 
 @dataclass(frozen=True)
 class BinsPart:
-    """One ``[[bins]]``."""
+    """One ``[[bins]]``. ``count`` None is the length of the array's type."""
 
     array: Paths
-    count: Quantity
+    count: Optional[Quantity] = None
     stride: Optional[Quantity] = None
     head: Paths = ()
     length: Paths = ()
@@ -116,18 +120,22 @@ class GroupPart:
     of: str
     indirect: bool = False
     slab_of: Optional[Expression] = None
+    stride: Optional[Quantity] = None
 
 
 @dataclass(frozen=True)
 class SlotFieldPart:
-    """One ``[probe.fields.NAME]``. ``stride`` and ``size`` None are those of the array's type."""
+    """One ``[probe.fields.NAME]``. ``stride`` and ``size`` None are those of the array's type.
 
-    array: Paths
+    :param array: an expression gives the first item's address.
+    """
+
+    array: Quantity
     stride: Optional[Quantity] = None
     at: Quantity = 0
-    size: Optional[int] = None
+    size: Optional[Quantity] = None
     signed: bool = False
-    per: int = 1
+    per: Quantity = 1
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,9 @@ class TreePart:
     entries: Optional[Quantity] = None
     element: Quantity = 0
     element_type: Optional[str] = None
+    leftmost: Paths = ()
+    rightmost: Paths = ()
+    content: Optional[Quantity] = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +185,10 @@ class StructPart:
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape file. Of the parts those of its kind are there; ``origin`` is the file."""
+    """One shape file. Of the parts those of its kind are there; ``origin`` is the file.
+
+    :param valid: over ``lets`` and ``word``; None: every object is one.
+    """
 
     name: str
     kind: str
@@ -195,6 +209,7 @@ class Shape:
     probe: Optional[ProbePart] = None
     tree: Optional[TreePart] = None
     text: str = field(default="", compare=False)
+    valid: Optional[Expression] = None
 
 
 def parse_shape(text: str, origin: str) -> Shape:
@@ -219,7 +234,7 @@ def _read_shape(top: "_Section", origin: str, text: str) -> Shape:
     if not _NAME.fullmatch(name):
         raise ShapeError(f"name: {name!r} is not lower case, digits and dashes")
     lets = top.section("let").all_paths()
-    names = set(lets)
+    names = {*lets, "word"}
     parts = _PARTS[kind](top, names)
     return Shape(
         name,
@@ -232,6 +247,7 @@ def _read_shape(top: "_Section", origin: str, text: str) -> Shape:
         lets=lets,
         structs=tuple(_read_struct(row) for row in top.sections("struct")),
         text=text,
+        valid=top.expression("valid", names),
         **parts,
     )
 
@@ -261,6 +277,7 @@ def _read_group(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
         part.text("of", needed=True),
         part.flag("indirect"),
         part.expression("slab_of", {*names, "hash"}),
+        part.quantity("stride", names),
     )
     part.finish()
     return {"group": group}
@@ -308,6 +325,9 @@ def _read_tree(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
         part.quantity("entries", names),
         part.quantity("element", names) or 0,
         part.text("element_type") or None,
+        part.paths("leftmost"),
+        part.paths("rightmost"),
+        part.quantity("content", names),
     )
     part.finish()
     return {"tree": tree}
@@ -356,8 +376,12 @@ def _read_node(part: "_Section", names: Collection[str]) -> NodePart:
         part.quantity("key_size", names) or 0,
         part.quantity("element", names) or 0,
         part.text("element_type") or None,
+        part.quantity("content", names),
+        part.paths("key_length"),
     )
     part.finish()
+    if node.key_length and node.key_is not in ("inline", "bytes"):
+        raise ShapeError(f"node.key_length means nothing for key_is = {node.key_is!r}", "inline or bytes")
     if not node.next and not node.find:
         raise ShapeError("node.next is missing", "name the member that leads to the next node")
     return node
@@ -380,7 +404,7 @@ def _read_head(part: "_Section", names: Collection[str], needed: bool, finish: b
 def _read_array(part: "_Section", names: Collection[str]) -> BinsPart:
     bins = BinsPart(
         part.paths("array", needed=True),
-        part.quantity("count", names, needed=True),
+        part.quantity("count", names),
         part.quantity("stride", names),
         part.paths("head"),
         part.paths("length"),
@@ -424,12 +448,12 @@ def _read_lru(top: "_Section", names: Collection[str]) -> Optional[LruPart]:
 
 def _read_slot_field(part: "_Section", names: Collection[str]) -> SlotFieldPart:
     row = SlotFieldPart(
-        part.paths("array", needed=True),
+        part.quantity("array", names, needed=True),
         part.quantity("stride", names),
         part.quantity("at", names) or 0,
-        part.number("size", 0) or None,
+        part.quantity("size", names),
         part.flag("signed"),
-        part.number("per", 1),
+        part.quantity("per", names) or 1,
     )
     part.finish()
     return row
@@ -531,10 +555,10 @@ class _Section:
     def all_paths(self) -> Mapping[str, Paths]:
         """Return every key of this table as alternative paths."""
         for key in self.keys:
-            if not _WORD.fullmatch(key) or key in ("hash", "bins", "index", "slots"):
+            if not _WORD.fullmatch(key) or key in ("hash", "bins", "index", "slots", "word"):
                 raise ShapeError(
                     f"{self._label(key)} cannot be a name",
-                    "letters and digits; hash, bins, index and slots are taken",
+                    "letters and digits; hash, bins, index, slots and word are taken",
                 )
         return {key: self.paths(key) for key in self.keys}
 

@@ -82,7 +82,6 @@ def test_every_key_arrives():
         ('bin_of = "hash & mask"', 'bin_of = "hash & size"', "bins.bin_of: 'hash & size' uses 'size'"),
         ('bin_of = "hash & mask"', 'bin_of = "hash &"', "bins.bin_of: 'hash &' is not an expression"),
         ('head = "list"', 'head = "a..b"', "bins.head: 'a..b' is not a path"),
-        ('count = "size"', "", "bins.count is missing"),
         ("[lru]", "[lru]\ncolour = 1", "lru.colour means nothing here"),
         ('mask = "size_mask"', 'hash = "size_mask"', "let.hash cannot be a name"),
         ("[[bins]]", "[bins]", "not TOML|bins"),
