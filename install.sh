@@ -381,6 +381,7 @@ demo() {
 # ---- tests -------------------------------------------------------------------------------------
 
 WANTED=(shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2)
+CONTAINERS=(libglib2.0-dev libhts-dev libsqlite3-dev libsystemd-shared pkg-config uthash-dev)
 SERVERS=(memcached nginx-light unbound redis-server)
 
 # Debian starts a server when it is installed; nobody asked for that, so they are installed only where it does not.
@@ -388,7 +389,7 @@ servers_stay_stopped() { [[ ! -d /run/systemd/system || -e /usr/sbin/policy-rc.d
 
 # What only some tests need: a test that misses it skips with its reason.
 install_wanted() {
-    local package missing=() wanted=("${WANTED[@]}")
+    local package missing=() wanted=("${WANTED[@]}" "${CONTAINERS[@]}")
     on_debian || return 0
     if servers_stay_stopped; then wanted+=("${SERVERS[@]}"); fi
     for package in "${wanted[@]}"; do

@@ -175,6 +175,8 @@ class _Resolver:
     def _object(self, type: Optional[Type], address: int) -> Opened:
         if not address:
             return self._empty(self._any_shape(type))
+        if self.how.head is not None and self.how.next is None:
+            raise UsageError("--head says where a chain begins, not how it goes on", "--next MEMBER does")
         if self.how.shape is not None:
             return self._by_name(self._shape_named(self.how.shape), type, address)
         if self.how.next is not None:
@@ -208,17 +210,16 @@ class _Resolver:
         return self._opened(bound, address)
 
     def _bind_named(self, shape: Shape, type: Optional[Type]) -> BoundShape:
-        """Bind to the expression's type, or to the shape's own where the expression's is another."""
+        """Bind to the expression's type, or to the shape's own where the expression's has no members."""
         try:
             return self._bind(shape, type)
         except ShapeError as error:
-            if type is None or shape in self.library.for_each_fitting(type):
+            if type is None:
                 raise
-            first = error
-        try:
+            if type.fields:
+                text = self.located.text
+                raise ShapeError(error.message, f"(void *) before {text} takes the shape's own types") from None
             return self._bind(shape, None)
-        except ShapeError:
-            raise first from None
 
     def _shape_named(self, name: str) -> Shape:
         shape = self.library.find_shape(name)

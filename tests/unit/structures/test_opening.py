@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gdbext.errors import FaultError, ShapeError
 from gdbext.memory import Region
@@ -470,3 +472,22 @@ def test_trees():
     assert tree.element_type == "struct node"
     empty = world.new("map", root=end, end=end)
     assert opened(world, TREE, empty, type="map").root == 0
+
+
+@given(st.binary(min_size=64, max_size=512), st.integers(0, 255))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_garbage_is_opened_or_refused_but_nothing_else(data, filler):
+    world = World(ABIS["x86-64"], 0x10000, 1 << 12, **{**STRUCTS, **SET, **RING})
+    world.bytes[:] = bytes([filler]) * len(world.bytes)
+    world.bytes[: len(data)] = data
+    either = LIST.format('"count"') + "[link]\nmask = 7\nrelative = -8\n"
+    for text, type, more in (
+        (TABLE, "table", ()),
+        (GROUP, "group", (TABLE,)),
+        (PROBE, "set", ()),
+        (either, "ring", ()),
+    ):
+        try:
+            opened(world, text, world.base, *more, type=type)
+        except (ShapeError, FaultError) as error:
+            assert "\n" not in str(error)

@@ -354,13 +354,18 @@ def test_mangled_links_are_told_or_found_out():
 # ---- which shape ----
 
 
-def test_a_shape_by_name_serves_plain_addresses_and_other_types(world):
+def test_a_shape_by_name_serves_plain_addresses_and_unknown_types(world):
     nodes = chain(world, ids=(1, 2))
     head = world.new("queue", first=nodes[0])
     number = Type("unsigned long", Code.INTEGER, 8)
     assert nodes_of(world, opened(world, number, value=head, shape="queue"))[0] == nodes
     assert nodes_of(world, opened(world, world.pointer(None), value=head, shape="queue"))[0] == nodes
-    assert nodes_of(world, opened(world, "plain", at=head, shape="queue"))[0] == nodes
+    incomplete = Type("struct unknown", Code.STRUCT, 0)
+    assert nodes_of(world, opened(world, world.pointer(incomplete), value=head, shape="queue"))[0] == nodes
+    with pytest.raises(
+        ShapeError, match="shape queue: list.first: struct plain has no member first; .void .. before it"
+    ):
+        opened(world, "plain", at=head, shape="queue")
 
 
 def test_exact_names_win_over_patterns_and_members(world):
@@ -479,6 +484,7 @@ def test_options_that_cannot_be_heeded(world):
         world, item, "--container: x: struct job has no member x", next="next", container=("struct job", "x"), **here
     )
     refused(world, item, "node.hash: struct item has no member nope", next="next", hash="nope", **here)
+    refused(world, "queue", "--head says where a chain begins, not how it goes on; --next", at=0x10100, head="first")
     refused(world, None, "nothing says how the nodes of it are linked; --next MEMBER does", bins=2, stride=8, **here)
     refused(world, None, "bins.stride is missing; without types", bins=2, next="8", **here)
     refused(world, world.pointer(world.type("bin")), "no shape fits struct bin; --head first", bins=2, **here)
