@@ -1,0 +1,79 @@
+"""``gx shapes list``, ``show``, ``guess`` and ``save``: how containers are laid out, as data."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Sequence
+
+from gdbext.abi import Abi
+from gdbext.analysis import shapes
+from gdbext.errors import NoTargetError, UsageError
+from gdbext.report import Report
+from gdbext.structures.types import Type
+
+
+def list_shapes(context: Any, arguments: Any) -> Report:
+    """Return every shape that is known."""
+    return shapes.list_report(context.shapes)
+
+
+def show(context: Any, arguments: Any) -> Report:
+    """Return one shape, and what it fits here."""
+    if not arguments.expression:
+        raise UsageError("a shape's name is missing", "gx shapes list has them")
+    return shapes.show_report(context.shapes, arguments.expression, context.types, _find_abi(context))
+
+
+def guess(context: Any, arguments: Any) -> Report:
+    """Return a shape proposed for a type."""
+    return shapes.guess_report(context.shapes, _find_type(context, arguments.expression))
+
+
+def save(context: Any, arguments: Any) -> Report:
+    """Write a shape in offsets; a file that exists is left alone."""
+    if len(arguments.words) < 2:
+        raise UsageError(
+            "a type or shape, and a file, are needed", "gx shapes save struct table my-table.toml"
+        )
+    what, file = " ".join(arguments.words[:-1]), os.path.expanduser(arguments.words[-1])
+    name = shapes.shape_name(file)
+    saving = shapes.find_saving(context.target, context.types, context.shapes, what, name)
+    folder = os.path.dirname(file)
+    paths = [os.path.join(folder, f"{new}.toml") for new, _ in saving.files]
+    for path in paths:
+        if os.path.lexists(path):
+            raise UsageError(f"{path} exists already", "it is not overwritten: choose another name")
+    for path, (_, text) in zip(paths, saving.files):
+        _write(path, text)
+    return shapes.save_report(saving, paths)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _find_type(context: Any, name: str) -> Type:
+    if not name:
+        raise UsageError("a type is missing", "gx shapes guess struct table")
+    for text in _spellings(name):
+        found: Optional[Type] = context.types.find_type(text)
+        if found is not None:
+            return found
+    raise UsageError(f"no type {name}", "structures are written with struct before the name")
+
+
+def _spellings(name: str) -> Sequence[str]:
+    """Return a type's name as it stands, and without what makes it a pointer."""
+    return [name, name.rstrip("* ")] if name.rstrip().endswith("*") else [name]
+
+
+def _find_abi(context: Any) -> Optional[Abi]:
+    try:
+        abi: Abi = context.target.abi
+    except NoTargetError:
+        return None
+    return abi
