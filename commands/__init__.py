@@ -8,7 +8,7 @@ for what ``context`` offers. A new command is one file, one row and one test.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence, Union
 
 from gdbext.arguments import COMMON_OPTIONS, Option
 
@@ -77,19 +77,39 @@ class CommandSpec:
 class Setting:
     """One ``set gx NAME``.
 
-    :param kind: ``size`` (bytes, K/M/G accepted), ``percent``, ``seconds``, ``flag`` (0 or 1, on/off).
+    :param kind: ``size`` (bytes, K/M/G accepted), ``percent``, ``seconds``, ``count``, ``flag`` (0 or 1, on/off),
+        ``text``.
     :param help: one line.
     """
 
     name: str
-    default: int
+    default: Union[int, str]
     kind: str
     help: str
 
 
+# What the user may say about a list or table: see gdbext.structures.resolve.Manner.
+STRUCTURE_OPTIONS: Sequence[Option] = (
+    Option("shape", "text", "take it for this shape; gx shapes list has them", metavar="NAME"),
+    Option("next", "text", "the link to the next node: member, path or offset", metavar="MEMBER"),
+    Option("prev", "text", "the link back, for --check", metavar="MEMBER"),
+    Option("head", "text", "where a bin, or the object, has its first link", metavar="MEMBER"),
+    Option("container", "text", "the elements' type, and the member that is the node", metavar="TYPE MEMBER", words=2),
+    Option("bins", "text", "EXPR is the first of N bins", metavar="N"),
+    Option("stride", "text", "bytes from bin to bin", metavar="S"),
+    Option("hash", "text", "the stored hash in a node", metavar="MEMBER"),
+    Option("key", "text", "the key in a node", metavar="MEMBER"),
+    Option("mask", "text", "bits to clear in each link", metavar="BITS"),
+    Option("mangled", "flag", "links are XORed with their own address >> 12"),
+    Option("end", "text", "how chains end: null, head, or a value", metavar="WORD"),
+    Option("raw", "flag", "use no types: EXPR is an address, members are offsets"),
+    Option("max", "int", "follow no chain beyond N nodes", metavar="N"),
+)
+
 PREFIXES: Mapping[str, str] = {
     "glibc": "The ptmalloc heap of glibc, part by part.",
     "blocks": "The heap's blocks, whatever the allocator.",
+    "shapes": "How lists, tables and trees of known programs are laid out.",
 }
 
 COMMANDS: Sequence[CommandSpec] = (
@@ -242,12 +262,162 @@ COMMANDS: Sequence[CommandSpec] = (
         example="blocks at $rdi",
     ),
     CommandSpec(
+        "walklist",
+        run="walklist:walk",
+        summary="Walk a list, a table of bins, or a group of tables: how many entries, and why each chain ended",
+        description="What EXPR is follows from the shape of its type (gx shapes list), or from the options. Per table: "
+        "`counted` is its own count, `entries` what was walked, `longest` the longest chain and `in bin` where; `ends` "
+        "counts chains by the reason of their end. Sound ends are null, head, sentinel and count; bad-pointer, cycle, "
+        "decode-error, forbidden and absent are told under Problems with the place.\n\nMEMBER is a member, a path "
+        "(a.b, p->q, a[0]) or an offset (0x38, +0x38:4). N and S may be expressions. $elem in CMD and COND is a "
+        "pointer to the element; quote them. --each runs CMD for the first 100 elements, --limit 0 for all. With "
+        "--check the exit status of the shell program is 1 when anything is wrong.",
+        options=(
+            *STRUCTURE_OPTIONS,
+            Option("check", "flag", "verify links back, tails, counts, and each entry's bin"),
+            Option("where", "text", "only elements for which this is true", metavar="COND"),
+            Option("each", "text", "run a command of gdb for each element", metavar="CMD"),
+            Option("addresses", "flag", "print bare addresses, one a line, for pipes", short="a"),
+        ),
+        expression="EXPR",
+        example="walklist rrset_cache\nwalklist env.queue --next link.next --where '$elem->state == 3'",
+    ),
+    CommandSpec(
+        "listcount",
+        run="walklist:count",
+        summary="Count the nodes of one list, and tell why it ended",
+        description="HEAD is a node, a pointer to the first node, or a head whose shape is known; NEXT is the link to "
+        "the next node: a member, a path or an offset. Nothing is formatted: millions of nodes take a second.",
+        options=STRUCTURE_OPTIONS,
+        words="HEAD NEXT",
+        example="listcount 'table->array[11216].overflow_list' overflow_next",
+    ),
+    CommandSpec(
+        "listprint",
+        run="walklist:show",
+        summary="Print the elements of one list, by gdb's pretty-printers",
+        description="HEAD and NEXT are as in listcount. FIELD is a member or path of the element, or an expression "
+        "over $elem; several are given by several --field, or separated by commas. Without any the whole element is "
+        "printed. 100 elements are shown, --limit 0 shows all.",
+        options=(
+            *STRUCTURE_OPTIONS,
+            Option("field", "text", "print this member; may be repeated", metavar="FIELD", many=True),
+        ),
+        words="HEAD NEXT",
+        example="listprint queue.first next --field id --field name --limit 20",
+    ),
+    CommandSpec(
+        "slabskew",
+        run="slabskew:examine",
+        summary="How evenly a hash table fills its bins, and the cause where it does not",
+        description="Per table: `load` is entries a bin, `empty` the share of empty bins; `p50` and `p99` are lengths "
+        "of bins that are not empty; `fair` is the greatest length that chance would give a good hash at this load; "
+        "`hashes` counts different stored hashes, `misplaced` entries whose hash belongs elsewhere. Of open addressing "
+        "the length of a slot is the number of entries whose look-up starts there.\n\nVerdicts: ok, hot-bin (different "
+        "hashes, one bin), equal-hash-flood (one hash, one key), stale-hash (one hash, different keys), weak-hash (few "
+        "hashes, or few bins), misplaced, slab-skew, table-too-small, mid-rehash (no fault). Thresholds: show gx. "
+        "From the shell the exit status is 1 unless it is ok or mid-rehash.",
+        options=STRUCTURE_OPTIONS,
+        expression="EXPR",
+        example="slabskew rrset_cache",
+    ),
+    CommandSpec(
+        "lockwait",
+        run="lockwait:examine",
+        summary="Which thread waits for what, held by whom, and what the holder is doing",
+        description="One row a thread: what it does, and the lock or thread that it waits for, read from its "
+        "registers and the lock's own memory; libc's debug info is not needed. `confidence` is high when names, types "
+        "or the object itself leave no doubt, low when other kinds of lock would look the same.\n\nA lock without an "
+        "owner field (spinlock, semaphore, condition variable) shows who mentions its address in a register or on "
+        "top of the stack: a holder by mention, marked ?. Deadlocks are told only from what locks say themselves. "
+        "From the shell the exit status is 1 when there are findings.",
+        options=(
+            Option("stacks", "flag", "group equal stacks instead, with their threads"),
+            Option("compare", "text", "say what has moved since FILE, an earlier --json=FILE", metavar="FILE"),
+            Option("dot", "text", "also write the wait-for graph for graphviz", metavar="FILE"),
+            Option("flame", "text", "also write folded stacks for flame graphs", metavar="FILE"),
+        ),
+        example="lockwait --json=/tmp/locks.json",
+    ),
+    CommandSpec(
+        "shapes list",
+        run="shapes:list_shapes",
+        summary="The shapes that are known: how lists and tables of known programs are laid out",
+        description="Those of gdbext and your own, from the folder that `set gx shapes-folder` names; of equal names "
+        "yours rules. `types` is what a shape fits by itself; --shape NAME takes any. docs/shapes.md has the language.",
+        example="gx shapes list",
+        prefixed_only=True,
+        shown=0,
+    ),
+    CommandSpec(
+        "shapes show",
+        run="shapes:show",
+        summary="One shape whole, and which of its types this program has",
+        description="`members from` says where offsets come from: debug info, or the declarations in the shape itself. "
+        "Types with * or ? in their names are not searched for.",
+        expression="NAME",
+        example="gx shapes show unbound-lruhash",
+        prefixed_only=True,
+        shown=0,
+    ),
+    CommandSpec(
+        "shapes guess",
+        run="shapes:guess",
+        summary="Propose a shape for a type, as a file ready to be saved and corrected",
+        description="A pointer to its own structure is a link, an array of what leads to such nodes beside a size or "
+        "mask is a table, an array of tables a group. Open addressing is not guessed. Lines with # say why, and what "
+        "else it may be; check them.",
+        expression="TYPE",
+        example="gx shapes guess struct lruhash",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "shapes save",
+        run="shapes:save",
+        summary="Write a shape in offsets, for the same program without type information",
+        description="WHAT is a type, or a shape's name; FILE becomes the new shape's name and must not exist. A group "
+        "is written to two files, the tables' ends in -table.toml. Offsets hold for programs built alike, variables "
+        "for the same files mapped.",
+        words="WHAT FILE",
+        example="gx shapes save struct slabhash ~/.config/gdbext/shapes/my-slabs.toml",
+        prefixed_only=True,
+    ),
+    CommandSpec(
         "commands",
         run="gx:list_commands",
         summary="List the commands of gdbext, and which of their names are taken by others",
         description="Every command answers as `gx NAME`; as plain `NAME` unless somebody else owns its "
         "first word. Versions and the kernels in use stand below the table.",
         example="gx commands",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "breakpoints",
+        run="breakpoints:breakpoints_command",
+        summary="Set conditional breakpoints that print one line and go on",
+        description="chain LOCATION: acts when the list at --head, linked by --next, is longer than --longer.\n\n"
+        "hash LOCATION: acts when --stored is not what the same thread computed last, which is --computed at "
+        "--computed-at.\n\nevery LOCATION: acts at each --hits-th hit, and counts the list at --head.\n\nlist; "
+        "delete NUMBER… or all: those set by this command.\n\nEach event is one line: time, thread, number of the "
+        "breakpoint, figures. The program goes on by itself, whatever fails; with --stop it stops. Expressions are "
+        "evaluated at LOCATION; one that has no value there makes the condition false. The plain commands of gdb are "
+        "printed, to be edited and used again. `events` counts the hits with a true condition. The action event, "
+        "with --counted and --noted, is what those command lists call.",
+        options=(
+            Option("head", "text", "the list: pointer to its first node, or its head", metavar="EXPR"),
+            Option("next", "text", "the link in a node: name, path or offset", metavar="MEMBER"),
+            Option("longer", "int", "act when the list has more than N nodes", metavar="N"),
+            Option("hits", "int", "act at each K-th hit", metavar="K"),
+            Option("stored", "text", "the hash in the entry", metavar="EXPR"),
+            Option("computed", "text", "the hash that was computed", metavar="EXPR"),
+            Option("computed-at", "text", "where it has just been computed", metavar="LOCATION"),
+            Option("run", "text", "also run this command, safely", metavar="CMD", many=True),
+            Option("stop", "flag", "stop instead of going on"),
+            Option("noted", "text", "of event: under which name the hash is noted", metavar="NAME"),
+            Option("counted", "text", "of event: under which name hits are counted", metavar="NAME"),
+        ),
+        words="ACTION [LOCATION]",
+        example="gx breakpoints chain insert.c:30 --head bin->first --next next --longer 20",
         prefixed_only=True,
     ),
     CommandSpec(
@@ -267,8 +437,16 @@ SETTINGS: Sequence[Setting] = (
     Setting("min-finding-bytes", 16 << 20, "size", "Findings of fewer bytes and a lesser share stay silent"),
     Setting("min-finding-share", 20, "percent", "Share of the writable memory that makes a finding"),
     Setting("min-finding-floor", 4 << 20, "size", "Findings of fewer bytes always stay silent"),
+    Setting("hot-bin", 20, "count", "Entries that a bin may hold before it can be called hot"),
+    Setting("hot-bin-factor", 2, "count", "Times the greatest fair length that a bin may hold before it is hot"),
+    Setting("small-table-load", 8, "count", "Entries a bin from which a hash table is too small"),
+    Setting("slab-skew-factor", 2, "count", "Times its fair share that a table of a group may hold"),
+    Setting("slab-skew-entries", 1000, "count", "Entries of a group below which shares are not judged"),
     Setting("safe", 0, "flag", "Whether commands of gdbext record their errors instead of raising them"),
     Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is never"),
+    Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
+    Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
+    Setting("table-search-seconds", 5, "seconds", "Seconds that triage looks for hash tables; 0 is not at all"),
 )
 
 # Names of ours that another pack owns: never registered plainly, whether or not it is loaded. Held

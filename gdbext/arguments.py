@@ -1,8 +1,8 @@
 """The command-line grammar: text and a table of options in, values out. No gdb in it.
 
-Options are whole words that start with ``--`` (and ``-h``). They stand before or after the
-expression; what remains is the expression, its spaces and quotes kept as typed. A word inside
-quotes or brackets is never an option, and nothing after a lone ``--`` is. ``--json`` takes a file
+Options are whole words that start with ``--``, or a declared short form such as ``-h``. They stand before
+or after the expression; what remains is the expression, its spaces and quotes kept as typed. A word
+inside quotes or brackets is never an option, and nothing after a lone ``--`` is. ``--json`` takes a file
 only as ``--json=FILE``: a following word always belongs to the expression.
 """
 
@@ -19,6 +19,7 @@ _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
 _LARGEST = (1 << 63) - 1
 _SIZE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)(?:\s*([KMGT])(?:i?B)?|\s*B)?", re.IGNORECASE)
 _CLOSING = {")": "(", "]": "[", "}": "{"}
+_TYPE_KEYWORDS = ("struct", "union", "class", "enum")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class Option:
     :param choices: the words that a ``choice`` accepts.
     :param default: what :meth:`Arguments.value` returns when the option is not given.
     :param metavar: the value's name in the help.
+    :param short: one letter: ``a`` is also ``-a``.
+    :param words: how many words its value has; with more than one the value is a tuple. A word such as
+        ``struct`` and the one after it count as one.
+    :param many: it may be given again; the value is the tuple of all.
     """
 
     name: str
@@ -40,13 +45,21 @@ class Option:
     choices: Sequence[str] = ()
     default: Any = None
     metavar: Optional[str] = None
+    short: str = ""
+    words: int = 1
+    many: bool = False
+
+    @property
+    def usage(self) -> str:
+        """How it is written with its value: ``--limit N``."""
+        return f"--{self.name} {self.metavar or self.kind.upper()}"
 
 
 COMMON_OPTIONS: Sequence[Option] = (
     Option("json", "file", "print JSON, or write it to FILE", metavar="FILE"),
     Option("limit", "int", "show N rows at most; 0 shows all", metavar="N"),
     Option("bytes", "flag", "print exact numbers of bytes"),
-    Option("help", "flag", "show this help (also -h)"),
+    Option("help", "flag", "show this help", short="h"),
 )
 
 
@@ -85,7 +98,7 @@ class _Word:
 def parse(text: str, options: Sequence[Option], positional: str = "expression") -> Arguments:
     """Take a command line apart.
 
-    :param options: all that the command knows; "help" is also ``-h``.
+    :param options: all that the command knows.
     :param positional: ``expression`` (raw rest), ``words``, ``none`` (a rest is an error), or ``raw``:
         nothing but a leading ``-h`` or ``--help`` is an option.
     :raises UsageError: for an unknown option, a bad value, or a rest where none is taken.
@@ -102,7 +115,7 @@ def parse(text: str, options: Sequence[Option], positional: str = "expression") 
         if word.bare and word.text == "--":
             rest.extend((later.start, later.end) for later in words[at + 1 :])
             break
-        if not _is_option(word, positional):
+        if not _is_option(word, known, positional):
             rest.append((word.start, word.end))
             at += 1
             continue
@@ -163,10 +176,10 @@ def nearest(word: str, known: Sequence[str]) -> Optional[str]:
     return next(iter(starting + close), None)
 
 
-def _is_option(word: _Word, positional: str) -> bool:
+def _is_option(word: _Word, known: Mapping[str, Option], positional: str) -> bool:
     if not word.bare:
         return False
-    if word.text == "-h" or re.match(r"--[A-Za-z]", word.text):
+    if re.match(r"--[A-Za-z]", word.text) or _find_short(word.text, known):
         return True
     # Only an expression may start with a minus that is not an option's.
     return positional != "expression" and re.match(r"-[A-Za-z]", word.text) is not None
@@ -187,15 +200,44 @@ def _take(words: Sequence[_Word], at: int, known: Mapping[str, Option], given: d
             raise UsageError(f"{label}= names no file", f"write {label} or {label}=FILE")
         given[option.name] = _unquote(inline) if equals else None
         return 1
-    if not equals and at + 1 == len(words):
-        raise UsageError(f"{label} needs a value", f"write {label} {option.metavar or option.kind.upper()}")
-    given[option.name] = _convert(option, _unquote(inline if equals else words[at + 1].text))
-    return 1 if equals else 2
+    following = [] if equals else [word.text for word in words[at + 1 :]]
+    taken, values = (0, [inline]) if equals else _values(option.words, following)
+    if len(values) < option.words:
+        raise UsageError(f"{label} needs {_number(option.words)}", f"write {option.usage}")
+    _record(option, [_convert(option, _unquote(value)) for value in values], given)
+    return 1 + taken
+
+
+def _values(wanted: int, words: Sequence[str]) -> tuple[int, Sequence[str]]:
+    """Return how many words an option takes, and its values: "struct x" is one of several."""
+    values: list[str] = []
+    at = 0
+    while len(values) < wanted and at < len(words):
+        size = 2 if wanted > 1 and words[at] in _TYPE_KEYWORDS and at + 1 < len(words) else 1
+        values.append(" ".join(words[at : at + size]))
+        at += size
+    return at, values
+
+
+def _number(words: int) -> str:
+    return "a value" if words == 1 else f"{words} values"
+
+
+def _record(option: Option, values: Sequence[Any], given: dict[str, Any]) -> None:
+    value = values[0] if option.words == 1 else tuple(values)
+    given[option.name] = (*given.get(option.name, ()), value) if option.many else value
+
+
+def _find_short(name: str, known: Mapping[str, Option]) -> Optional[Option]:
+    if len(name) != 2 or name[0] != "-":
+        return None
+    return next((option for option in known.values() if option.short == name[1]), None)
 
 
 def _find_option(name: str, known: Mapping[str, Option]) -> Option:
-    if name == "-h" and "help" in known:
-        return known["help"]
+    short = _find_short(name, known)
+    if short is not None:
+        return short
     if name.startswith("--") and name[2:] in known:
         return known[name[2:]]
     close = nearest(name.lstrip("-"), list(known))

@@ -176,6 +176,7 @@ class Report:
     :param data: a dataclass declared with :func:`column`, :func:`line` and :func:`table`.
     :param complete: False when the walk was interrupted, out of time or met absent memory.
     :param notes: lines for the text rendering only.
+    :param bare: the text is the cells of its tables' rows and nothing else, for pipes; all of them without a limit.
     """
 
     data: Any
@@ -184,6 +185,7 @@ class Report:
     complete: bool = True
     notes: Sequence[str] = ()
     findings: bool = False  # whether the shell program exits 1
+    bare: bool = False
 
 
 Settings = Mapping[str, int]

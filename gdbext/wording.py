@@ -18,6 +18,11 @@ def size_text(size: int) -> str:
     return f"{digits[:-2] if digits.endswith('.0') else digits} {unit}"
 
 
+def grouped(number: int) -> str:
+    """Return a count, its thousands set apart by spaces."""
+    return f"{number:,}".replace(",", " ")
+
+
 def count_text(count: int, noun: str, plural: Optional[str] = None) -> str:
     """Return "1 run", "2 runs"."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -15,6 +15,7 @@ from gdbext.analysis.thresholds import Thresholds, thresholds
 from gdbext.heap.model import Heap
 from gdbext.report import (
     Confidence,
+    Evidence,
     Finding,
     Kind,
     Report,
@@ -66,8 +67,36 @@ class HealthyTriage(Triage):
     findings: Sequence[Finding] = table(None)
 
 
+@dataclass(frozen=True)
+class Beyond:
+    """What was found besides the heaps.
+
+    :param complete: False when that search was stopped.
+    """
+
+    findings: Sequence[Finding] = ()
+    evidence: Sequence[Evidence] = ()
+    complete: bool = True
+
+
+NOTHING = Beyond()
+
+
+def joined(*parts: Beyond) -> Beyond:
+    """Return several searches as one."""
+    return Beyond(
+        [finding for part in parts for finding in part.findings],
+        [evidence for part in parts for evidence in part.evidence],
+        all(part.complete for part in parts),
+    )
+
+
 def triage(
-    target: Target, heaps: Sequence[Heap], settings: Settings, known: Knowledge = OF_A_CORE
+    target: Target,
+    heaps: Sequence[Heap],
+    settings: Settings,
+    known: Knowledge = OF_A_CORE,
+    beyond: Beyond = NOTHING,
 ) -> Report:
     """Gather what there is to say about a target on one page.
 
@@ -76,15 +105,16 @@ def triage(
     """
     residency = known.residency
     limits = thresholds(settings, target)
-    found = ranked([finding for heap in heaps for finding in _findings(heap, target, limits, residency)])
+    of_heaps = [finding for heap in heaps for finding in _findings(heap, target, limits, residency)]
+    found = ranked([*of_heaps, *beyond.findings])
     account, problems = ledger(target, heaps, residency)
     page = Triage if found else HealthyTriage
     rows = [_heap_row(heap) for heap in heaps]
     return Report(
         page(target_text(target), _verdict(target, heaps, len(found)), found, rows, account),
-        evidence=[evidence for heap in heaps for evidence in heap.evidence],
+        evidence=[*(evidence for heap in heaps for evidence in heap.evidence), *beyond.evidence],
         problems=[*(problem for heap in heaps for problem in heap.problems), *problems],
-        complete=all(heap.complete for heap in heaps),
+        complete=all(heap.complete for heap in heaps) and beyond.complete,
         notes=notes_on(heaps, known),
         findings=bool(found),
     )

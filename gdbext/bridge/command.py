@@ -85,6 +85,7 @@ def run(spec: Any, text: str) -> None:
             note_error(None)
     finally:
         context.progress.clear()
+        context.close()
 
 
 class InternalError(GdbextError):
@@ -145,6 +146,8 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
         width = int(gdb.parameter("width") or _WIDTH)
         shown = spec.shown if limit is None else limit
         _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width))
+        if report.bare:
+            gdb.write("".join(render.remarks(report, width)), gdb.STDERR)
         return
     target = context.known_target
     pieces = render.json_pieces(report, schema=spec.schema, target=target, limit=limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from gdbext.bridge import session, settings
 from gdbext.bridge.evaluate import evaluate
@@ -10,6 +10,11 @@ from gdbext.bridge.progress import TerminalProgress
 from gdbext.errors import NoHeapError
 
 if TYPE_CHECKING:
+    from gdbext.bridge.discover import Discovery
+    from gdbext.bridge.elements import Elements
+    from gdbext.bridge.types import GdbTypes
+    from gdbext.structures.library import Library
+    from gdbext.structures.types import Located, Type
     from gdbext.target import Target
 
 
@@ -20,6 +25,7 @@ class Context:
         self.settings: Mapping[str, int] = settings.current()
         self.progress = TerminalProgress(self.settings.get("time-budget", 0))
         self._session: Optional[session.Session] = None
+        self._elements: Optional[Elements] = None
 
     @property
     def session(self) -> session.Session:
@@ -66,3 +72,45 @@ class Context:
         :raises UsageError: when it has none, or would write to the target or run it.
         """
         return evaluate(expression, self.target.abi.word_mask)
+
+    def locate(self, expression: str) -> Located:
+        """Return what an expression means: an object in memory, a pointer, or a number.
+
+        :raises UsageError: as :meth:`evaluate`.
+        """
+        from gdbext.bridge.locate import locate
+
+        self.session.target()  # where there is none, that is the error
+        return locate(expression)
+
+    def find_variables(self, matches: Callable[[Type], bool], limit: int, seconds: float) -> Discovery:
+        """Find the variables whose type is wanted; see ``gdbext.bridge.discover``."""
+        from gdbext.bridge.discover import find_variables
+
+        return find_variables(matches, limit, seconds)
+
+    @property
+    def types(self) -> GdbTypes:
+        """The target's types and globals."""
+        return self.session.types()
+
+    @property
+    def shapes(self) -> Library:
+        """The shapes of the pack and the user's own."""
+        from gdbext.bridge.shapes import read_shapes
+
+        return read_shapes()
+
+    @property
+    def elements(self) -> Elements:
+        """What prints elements, tests them, and runs commands for them."""
+        if self._elements is None:
+            from gdbext.bridge.elements import Elements
+
+            self._elements = Elements()
+        return self._elements
+
+    def close(self) -> None:
+        """Put back what of gdb's settings was changed for the command."""
+        if self._elements is not None:
+            self._elements.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from typing import Iterator, Sequence
@@ -45,7 +46,9 @@ def load() -> None:
 
     :raises MissingDependencyError: when one of them is absent or broken.
     """
-    with _own_first():
+    if all(name in sys.modules for name in NEEDED):
+        return
+    with _own_first(), _signals_blocked():
         for name in NEEDED:
             try:
                 importlib.import_module(name)
@@ -64,6 +67,19 @@ def _own_first() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Have threads that a package starts (numpy's OpenBLAS) take no signal.
+
+    gdb sleeps until SIGCHLD reaches its own thread: one that another thread took would leave ``run`` asleep for ever.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _available(name: str) -> bool:

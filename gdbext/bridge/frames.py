@@ -29,6 +29,11 @@ class Bound:
         """Return one that starts now."""
         return cls(time.monotonic() + seconds)
 
+    @property
+    def left(self) -> float:
+        """Seconds; 0 when it is over."""
+        return max(self.until - time.monotonic(), 0.0)
+
     def over(self) -> bool:
         """Return whether the time is up."""
         self.spent = self.spent or time.monotonic() >= self.until

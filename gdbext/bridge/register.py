@@ -12,7 +12,7 @@ from typing import Any, Iterable, Mapping, Sequence
 import gdb
 
 from gdbext import _mount
-from gdbext.bridge import dependencies, names, session, settings
+from gdbext.bridge import dependencies, functions, names, session, settings
 from gdbext.bridge.command import PrefixCommand, SpecCommand
 
 PREFIX = "gx"
@@ -21,7 +21,7 @@ _registered = False
 
 
 def register(package_folder: str) -> None:
-    """Register commands and settings; a second call does nothing.
+    """Register commands, settings, functions and printers; a second call does nothing.
 
     :param package_folder: where ``gdbext/__init__.py`` is.
     """
@@ -38,6 +38,7 @@ def register(package_folder: str) -> None:
     names.plain_owners.update(_find_owners(commands.COMMANDS, commands.FOREIGN_NAMES))
     _register_plain(commands.COMMANDS, commands.PREFIXES)
     _register_printers(printers.COLLECTIONS)
+    functions.register()
     session.listen()
     for line in dependencies.find_missing():
         gdb.write(f"gdbext: {line}\n", gdb.STDERR)
@@ -77,10 +78,11 @@ def _register_plain(specs: Sequence[Any], prefixes: Mapping[str, str]) -> None:
 
 
 def _register_printers(collections: Iterable[Any]) -> None:
-    import gdb.printing
-
+    """Add our printers behind all others: what somebody else prints stays theirs, also if they come later."""
     for make in collections:
-        gdb.printing.register_pretty_printer(None, make(), replace=True)
+        printer = make()
+        others = [one for one in gdb.pretty_printers if getattr(one, "name", None) != printer.name]
+        gdb.pretty_printers[:] = [*others, printer]
 
 
 def _root(spec: Any) -> str:

@@ -7,13 +7,14 @@ one of gdb's thread objects, which gdb invalidates on detach, kill and ``core-fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import gdb
 
 from gdbext.bridge import dependencies
 
 if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
+    from gdbext.bridge.types import GdbTypes
     from gdbext.progress import Progress
     from gdbext.target import Target
 
@@ -23,14 +24,12 @@ _ENDING_EVENTS = (
     "memory_changed",
     "register_changed",
     "inferior_call",
-    "new_objfile",
-    "free_objfile",
-    "clear_objfiles",
     "inferior_deleted",
-    "executable_changed",
 )
+_OBJFILE_EVENTS = ("new_objfile", "free_objfile", "clear_objfiles", "executable_changed")
 
 _sessions: "dict[int, Session]" = {}
+_objfile_calls: "list[Callable[[], None]]" = []
 
 
 class Session:
@@ -42,6 +41,7 @@ class Session:
         self._key = _identify(self._inferior)
         self._target: Optional[Target] = None
         self._heaps: Optional[Sequence[Any]] = None
+        self._types: Optional[GdbTypes] = None
 
     @property
     def fresh(self) -> bool:
@@ -67,6 +67,14 @@ class Session:
 
             self._target = read_target()
         return self._target
+
+    def types(self) -> GdbTypes:
+        """Return the types and globals of the inferior."""
+        if self._types is None:
+            from gdbext.bridge.types import GdbTypes
+
+            self._types = GdbTypes()
+        return self._types
 
     def heaps(self, progress: Progress) -> Sequence[Any]:
         """Return every heap of the target. One that is incomplete is made anew next time."""
@@ -94,16 +102,29 @@ def drop() -> None:
     _sessions.clear()
 
 
+def call_when_objfiles_change(call: Callable[[], None]) -> None:
+    """Have a cache dropped when an object file comes or goes, for what outlasts a stop: types, symbol tables."""
+    if call not in _objfile_calls:
+        _objfile_calls.append(call)
+
+
 def listen() -> None:
     """End sessions on gdb's events, as far as this gdb has them."""
-    for name in _ENDING_EVENTS:
-        registry = getattr(gdb.events, name, None)
-        if registry is not None:
-            registry.connect(_on_event)
+    for names, react in ((_ENDING_EVENTS, _on_event), (_OBJFILE_EVENTS, _on_objfile)):
+        for name in names:
+            registry = getattr(gdb.events, name, None)
+            if registry is not None:
+                registry.connect(react)
 
 
 def _on_event(event: object) -> None:
     drop()
+
+
+def _on_objfile(event: object) -> None:
+    drop()
+    for call in _objfile_calls:
+        call()
 
 
 def _identify(inferior: gdb.Inferior) -> tuple[object, ...]:

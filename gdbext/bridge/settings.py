@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import gdb
 
@@ -17,12 +17,24 @@ def register(rows: Sequence[Any]) -> None:
     _Prefix("set gx", "Change a setting of gdbext.")
     _Prefix("show gx", "Show the settings of gdbext.")
     for row in rows:
-        _parameters[row.name] = _SizeSetting(row) if row.kind == "size" else _Setting(row)
+        _parameters[row.name] = _KINDS.get(row.kind, _Setting)(row)
 
 
 def current() -> Mapping[str, int]:
-    """Return every setting's value: bytes, per cent, seconds, or 0 and 1."""
-    return {name: parameter.number() for name, parameter in _parameters.items()}
+    """Return the value of every setting that is a number: bytes, per cent, seconds, or 0 and 1."""
+    return {
+        name: parameter.number() for name, parameter in _parameters.items() if parameter.row.kind != "text"
+    }
+
+
+def current_text(name: str) -> str:
+    """Return the value of a setting that is a text."""
+    return str(_parameters[name].value or "")
+
+
+def current_value(name: str) -> int:
+    """Return one setting's value, as :func:`current` has it."""
+    return _parameters[name].number()
 
 
 class _Setting(gdb.Parameter):
@@ -84,6 +96,16 @@ class _SizeSetting(_Setting):
             raise gdb.GdbError(f"gdbext: set gx {self.row.name}: {error}") from None
         self._valid = str(self.value)
         return ""
+
+
+class _TextSetting(_Setting):
+    """Any text; none is allowed."""
+
+    def __init__(self, row: Any) -> None:
+        super().__init__(row, gdb.PARAM_STRING_NOESCAPE)
+
+
+_KINDS: Mapping[str, Callable[[Any], _Setting]] = {"size": _SizeSetting, "text": _TextSetting}
 
 
 class _Prefix(gdb.Command):

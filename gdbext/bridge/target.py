@@ -57,6 +57,17 @@ def read_target() -> Target:
     return _read_process(strata <= _LOCAL)
 
 
+def read_bare_target() -> Target:
+    """Return memory and ABI of a process, nothing that takes longer: no modules, threads, symbols.
+
+    :raises NoTargetError: when there is no process, or it runs.
+    """
+    pid = gdb.selected_inferior().pid
+    if not pid:
+        raise NoTargetError("there is no process and no core", "attach PID, run, or core-file CORE")
+    return Target(memory=_process_memory(pid, read_strata() <= _LOCAL), abi=read_abi({}), live=True)
+
+
 def read_strata() -> "set[str]":
     """Return the short names of gdb's target stack ("native", "core", "remote", …)."""
     return set(_STRATUM.findall(gdb.execute("maint print target-stack", to_string=True)))
@@ -102,7 +113,7 @@ def _read_process(local: bool) -> Target:
     pid = gdb.selected_inferior().pid
     auxv = read_auxv()
     abi = read_abi(auxv)
-    memory: Memory = ProcessMemory(pid) if local else CachedMemory(GdbMemory(read_regions(pid)))
+    memory = _process_memory(pid, local)
     modules = coretarget.modules_of(memory, abi)
     identity = _identity(pid, local, modules, auxv)
     problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
@@ -118,6 +129,10 @@ def _read_process(local: bool) -> Target:
         auxv=auxv,
         problems=problems,
     )
+
+
+def _process_memory(pid: int, local: bool) -> Memory:
+    return ProcessMemory(pid) if local else CachedMemory(GdbMemory(read_regions(pid)))
 
 
 def _no_mappings() -> Problem:

@@ -18,7 +18,7 @@ from gdbext.pipeline.corefile import read_core
 from gdbext.pipeline.executable import choose_exe
 from gdbext.pipeline.failures import TimeOutError
 from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, outputs, run_gdb
-from gdbext.pipeline.options import Options, parse
+from gdbext.pipeline.options import Options, mark_quoted, parse
 from gdbext.pipeline.unpack import find_packing, unpack
 
 HELP = """\
@@ -43,8 +43,9 @@ Options:
   -h, --help       show this help
   --version        show the version
 
-Exit status: 0 no finding; 1 findings (triage, glibc check); 2 the target could
-not be analysed: with --json the document then has "data": null and "error".
+Exit status: 0 no finding; 1 findings (triage, lockwait, slabskew, glibc check,
+walklist --check); 2 the target could not be analysed: with --json the document
+then has "data": null and "error".
 
 Example:
   gdbext triage --core core.1234 --json
@@ -196,7 +197,8 @@ class _Run:
         return choice.exe
 
     def _commands(self) -> list[str]:
-        words = " ".join(_quoted(word) for word in self.options.command)
+        command = self.options.command
+        words = " ".join(_quoted(word, own) for word, own in zip(command, mark_quoted(command)))
         if self.options.wants_help:
             return [f"gx {words}"]
         name = self.options.name
@@ -270,13 +272,23 @@ def _check_process(pid: int) -> None:
         pass  # gdb says what it may not do
 
 
-def _quoted(word: str) -> str:
-    """Return a word of the shell's as gdb should see it: only an option's value needs its quotes back."""
+def _quoted(word: str, own: bool) -> str:
+    """Return a word of the shell's as gdb should see it: only an option's value needs its quotes back.
+
+    :param own: whether it is a value or argument for itself.
+    """
+    if own:
+        return _gdb_quoted(word) if _needs_quotes(word) else word
     name, equals, value = word.partition("=")
-    if word.startswith("--") and equals and any(char.isspace() for char in value):
+    if word.startswith("--") and equals and _needs_quotes(value):
         return f"{name}={_gdb_quoted(value)}"
     return word
 
 
+def _needs_quotes(text: str) -> bool:
+    return not text or any(char.isspace() or char in "'\"" for char in text)
+
+
 def _gdb_quoted(text: str) -> str:
-    return "'" + text.replace("'", "\\'") + "'"
+    quote = '"' if "'" in text and '"' not in text else "'"
+    return quote + text.replace(quote, "\\" + quote) + quote

@@ -11,8 +11,20 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from gdbext.errors import UsageError
 
 DEFAULT_TIMEOUT = 600.0
-_FAMILIES = ("glibc", "blocks")  # first words of commands with two
+_FAMILIES = ("glibc", "blocks", "shapes")  # first words of commands with two
 _WITHOUT_TARGET = ("commands",)
+# Commands whose arguments are words, not one expression.
+_WORDY = ("listcount", "listprint", "breakpoints", "shapes save")
+# Options of commands whose value is text, in one word or more: a shell has taken its quotes off.
+_TEXTS = {
+    "--container": 2,
+    **dict.fromkeys(
+        ("--arena", "--bins", "--compare", "--computed", "--computed-at", "--counted", "--dot", "--each", "--end",
+         "--field", "--flame", "--hash", "--head", "--key", "--mask", "--next", "--noted", "--prev", "--run",
+         "--shape", "--state", "--stored", "--stride", "--where"),
+        1,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,13 +61,30 @@ class Options:
     @property
     def name(self) -> str:
         """The command's name as far as the words before any option tell: those of a family have two."""
-        words = list(takewhile(lambda word: not word.startswith("-"), self.command))
-        return " ".join(words[: 2 if words[:1] and words[0] in _FAMILIES else 1])
+        return _name_of(self.command)
 
     @property
     def schema(self) -> str:
         """Name and version of the JSON when gdb did not say."""
         return f"gdbext/{self.name.replace(' ', '-') or 'gdbext'}/1"
+
+
+def _name_of(command: Sequence[str]) -> str:
+    words = list(takewhile(lambda word: not word.startswith("-"), command))
+    return " ".join(words[: 2 if words[:1] and words[0] in _FAMILIES else 1])
+
+
+def mark_quoted(command: Sequence[str]) -> Sequence[bool]:
+    """Return for each word of a command whether it is one for itself, and not a part of an expression.
+
+    Only these are given back the quotes that a shell has taken off; an expression stands as it came.
+    """
+    wordy, marked, left = _name_of(command) in _WORDY, [], 0
+    for word in command:
+        option = word.startswith("--") and not left
+        marked.append(bool(left) or (wordy and not option))
+        left = _TEXTS.get(word, 0) if option else max(left - 1, 0)
+    return marked
 
 
 def parse(arguments: Sequence[str]) -> Options:

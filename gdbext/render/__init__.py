@@ -5,7 +5,7 @@ are made while they are printed (``report.Rows``) is never held whole.
 """
 
 from gdbext.render.envelope import error_json, json_pieces
-from gdbext.render.textual import text
+from gdbext.render.textual import remarks, text
 from gdbext.render.usage import help_text
 
-__all__ = ["error_json", "help_text", "json_pieces", "text"]
+__all__ = ["error_json", "help_text", "json_pieces", "remarks", "text"]

@@ -10,8 +10,9 @@ from itertools import chain, groupby, islice
 from typing import Any, Iterator, Optional
 
 from gdbext.render.tables import columns_of, table_lines
-from gdbext.render.values import grouped, human_size, object_text, printable, show_of, value_text
+from gdbext.render.values import human_size, object_text, printable, show_of, value_text
 from gdbext.report import Evidence, Finding, Kind, Problem, Report, Rows, Show
+from gdbext.wording import grouped
 
 DEFAULT_LIMIT = 100
 _PROBLEM_LINES = 20
@@ -25,12 +26,38 @@ def text(
     """Iterate over a report's text: whole lines, each with its newline.
 
     :param exact: sizes as plain digits (``--bytes``).
-    :param limit: rows of each table at most; None is 100, 0 all.
+    :param limit: rows of each table at most; None is 100 (of a bare report all), 0 all.
     :param width: characters of a line; only a table of numbers alone may need more.
     """
+    if report.bare:
+        yield from _bare(report, exact, limit or None)
+        return
     writer = _Writer(exact, DEFAULT_LIMIT if limit is None else limit, width)
     for line in _separated(writer.report(report)):
         yield line + "\n"
+
+
+def remarks(report: Report, width: int = 100) -> Iterator[str]:
+    """Iterate over what a bare report has to say besides its rows, for standard error."""
+    writer = _Writer(False, DEFAULT_LIMIT, width)
+    incomplete = [] if report.complete else writer.wrapped(_INCOMPLETE)
+    for line in chain(incomplete, report.notes, writer.problems(report.problems)):
+        yield line + "\n"
+
+
+def _bare(report: Report, exact: bool, limit: Optional[int]) -> Iterator[str]:
+    # An interrupt is passed on: nothing here could say that rows are missing.
+    for field, _ in _shown_fields(report.data):
+        rows = getattr(report.data, field.name)
+        columns = columns_of(rows.row_type)
+        for row in islice(rows, limit):
+            yield " ".join(_bare_cell(getattr(row, at.name), at.kind, exact) for at in columns) + "\n"
+
+
+def _bare_cell(value: Any, kind: Kind, exact: bool) -> str:
+    if kind is not Kind.TEXT or not isinstance(value, str):
+        return value_text(value, kind, exact=exact)
+    return "".join(char if char in "\n\t" else printable(char) for char in value)
 
 
 def _separated(sections: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -65,8 +65,10 @@ def _option_lines(options: Sequence[Any]) -> Iterator[str]:
 
 def _option_name(option: Any) -> str:
     name = option.name if option.name.startswith("-") else f"--{option.name}"
+    if option.short:
+        name = f"-{option.short}, {name}"
     if option.kind == "flag":
-        return "-h, --help" if name == "--help" else name
+        return name
     value = option.metavar or option.kind.upper()
     return f"{name}[={value}]" if option.kind == "file" else f"{name} {value}"
 

@@ -42,11 +42,6 @@ def human_size(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def grouped(number: int) -> str:
-    """Return a count for a sentence, its thousands set apart by spaces."""
-    return f"{number:,}".replace(",", " ")
-
-
 def printable(text: str) -> str:
     """Return ``text`` on one line, everything unprintable escaped."""
     if text.isprintable():

@@ -15,6 +15,10 @@ OPTIONS = (
     Option("state", "choice", "only these", choices=("used", "free"), metavar="STATE"),
     Option("min-size", "size", "at least", default=0, metavar="SIZE"),
     Option("name", "text", "a name"),
+    Option("addresses", "flag", "bare addresses", short="a"),
+    Option("container", "text", "what encloses a node", metavar="TYPE MEMBER", words=2),
+    Option("field", "text", "a field", many=True, short="f"),
+    Option("bins", "int", "pairs", words=2, many=True, metavar="FROM TO"),
     *COMMON_OPTIONS,
 )
 
@@ -111,6 +115,12 @@ def test_defaults_and_undeclared_names():
         ("--min-size 4Q", "--min-size: '4Q' is not a size; write bytes, or a number with K, M or G"),
         ("--state=lost", "--state: 'lost' is not one of used, free"),
         ("--bytes=3", "--bytes takes no value"),
+        ("-f", "--field needs a value; write --field TEXT"),
+        ("--container", "--container needs 2 values; write --container TYPE MEMBER"),
+        ("--container node", "--container needs 2 values; write --container TYPE MEMBER"),
+        ("--container struct node", "--container needs 2 values; write --container TYPE MEMBER"),
+        ("--container=node link", "--container needs 2 values; write --container TYPE MEMBER"),
+        ("--bins 1 x", "--bins: 'x' is not a number; write 0 or more, or 0x…"),
         ("--json=", "--json= names no file; write --json or --json=FILE"),
     ],
 )
@@ -126,6 +136,51 @@ def test_a_short_option_is_an_expression_only_where_one_is_taken():
     assert parse("-x", OPTIONS).expression == "-x"
     assert told("-x", "none").startswith("unknown option -x")
     assert told("-x", "words").startswith("unknown option -x")
+
+
+@pytest.mark.parametrize(
+    "text, expression, given",
+    [
+        ("-a", "", True),
+        ("head -a", "head", True),
+        ("-a head", "head", True),
+        ("-ab", "-ab", False),
+        ("-a=3", "-a=3", False),
+        ("-b", "-b", False),
+        ("x -a->next", "x -a->next", False),
+        ("x - a", "x - a", False),
+        ("(-a)", "(-a)", False),
+        ("x[ -a ]", "x[ -a ]", False),
+        ("'-a'", "'-a'", False),
+        ("-- -a", "-a", False),
+        ("--addresses", "", True),
+    ],
+)
+def test_declared_short_options(text, expression, given):
+    arguments = parse(text, OPTIONS)
+    assert (arguments.expression, arguments.flag("addresses")) == (expression, given)
+
+
+@pytest.mark.parametrize(
+    "text, container",
+    [
+        ("--container node link head", ("node", "link")),
+        ("head --container node link", ("node", "link")),
+        ("--container struct node link head", ("struct node", "link")),
+        ("--container 'struct node' link head", ("struct node", "link")),
+        ("--container 'a::b<c, d>' base.link head", ("a::b<c, d>", "base.link")),
+        ("--container a b --container c d head", ("c", "d")),
+    ],
+)
+def test_options_of_two_words(text, container):
+    arguments = parse(text, OPTIONS)
+    assert (arguments.value("container"), arguments.expression) == (container, "head")
+
+
+def test_options_that_may_be_repeated():
+    arguments = parse("--field a head -f 'b c' --field=d", OPTIONS)
+    assert (arguments.value("field"), arguments.expression) == (("a", "b c", "d"), "head")
+    assert parse("--bins 1 2 --bins 3 4", OPTIONS).value("bins") == ((1, 2), (3, 4))
 
 
 @pytest.mark.parametrize(

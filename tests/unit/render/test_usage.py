@@ -37,7 +37,7 @@ Options:
   --json[=FILE]             print JSON, or write it to FILE
   --limit N                 show N rows at most; 0 shows all
   --bytes                   print exact numbers of bytes
-  -h, --help                show this help (also -h)
+  -h, --help                show this help
 
 Example:
   glibc chunks --limit 10
@@ -53,3 +53,16 @@ def test_help_of_next_to_nothing():
         name="x", summary="Do it", description="", options=(), expression=None, example="", prefixed_only=True
     )
     assert help_text(spec) == "Usage: gx x\n\nDo it.\n"
+
+
+def test_short_forms_and_values_of_two_words():
+    options = [
+        Option("addresses", "flag", "print bare addresses", short="a"),
+        Option("container", "text", "what encloses a node", metavar="TYPE MEMBER", words=2),
+    ]
+    spec = SimpleNamespace(
+        name="x", summary="Do it", description="", options=options, expression="EXPR", example=""
+    )
+    lines = help_text(spec).splitlines()
+    assert "  -a, --addresses          print bare addresses" in lines
+    assert "  --container TYPE MEMBER  what encloses a node" in lines

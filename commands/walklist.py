@@ -1,0 +1,134 @@
+"""``walklist``, ``listcount`` and ``listprint``: lists, tables of bins, groups of tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, List, Optional
+
+from gdbext.analysis import elements, tables
+from gdbext.errors import UsageError
+from gdbext.report import Report
+from gdbext.structures.manner import Manner
+from gdbext.structures.model import ListHead, TreeRoot
+from gdbext.structures.resolve import Opened, open_located
+
+
+def walk(context: Any, arguments: Any) -> Report:
+    """Return the sums over a structure, or its elements as the options ask for them."""
+    _check_together(arguments)
+    opened = open_expression(context, arguments, arguments.expression)
+    walked = walk_opened(context, opened, arguments)
+    condition, command = arguments.value("where"), arguments.value("each")
+    if condition is None and command is None:
+        return _summed(context, arguments, opened, walked)
+    chosen = elements.every(walked)
+    if condition is not None:
+        chosen = elements.choose(walked, condition, context.elements, context.progress)
+    if arguments.flag("addresses"):
+        return elements.address_report(opened, chosen)
+    if command is not None:
+        limit = arguments.value("limit")
+        limit = elements.DEFAULT_LIMIT if limit is None else limit
+        return elements.output_report(opened, chosen, command, limit, context.elements)
+    return elements.element_report(opened, chosen, (), context.elements)
+
+
+def _summed(context: Any, arguments: Any, opened: Opened, walked: List[tables.Walked]) -> Report:
+    if arguments.flag("addresses"):
+        return elements.address_report(opened, elements.every(walked))
+    checked = None
+    if arguments.flag("check"):
+        checked = tables.check_structure(context.target, walked)
+    return tables.walk_report(opened, walked, checked)
+
+
+def _check_together(arguments: Any) -> None:
+    if arguments.flag("check"):
+        for name in ("addresses", "each", "where"):
+            if arguments.flag(name):
+                raise UsageError(f"--check and --{name} exclude each other", "check first, then look at elements")
+    if arguments.flag("addresses") and arguments.flag("each"):
+        raise UsageError("--addresses and --each exclude each other", "leave one away")
+
+
+def count(context: Any, arguments: Any) -> Report:
+    """Return how many entries a list has, and why it ended."""
+    opened, walked = _walk_list(context, arguments, "listcount")
+    return tables.count_report(opened, walked)
+
+
+def show(context: Any, arguments: Any) -> Report:
+    """Return the elements of a list with their members."""
+    names = [part.strip() for given in arguments.value("field") or () for part in _parts(given)]
+    opened, walked = _walk_list(context, arguments, "listprint")
+    return elements.element_report(opened, elements.every([walked]), names, context.elements)
+
+
+def _walk_list(context: Any, arguments: Any, command: str) -> "tuple[Opened, tables.Walked]":
+    words = arguments.words
+    if len(words) != 2:
+        given = f"got {len(words)}" if words else "got none"
+        raise UsageError(f"two words are needed, {given}", f"{command} HEAD NEXT; quote a word that has spaces")
+    opened = open_expression(context, arguments, words[0], words[1])
+    if not isinstance(opened.structure, (ListHead, TreeRoot)):
+        raise UsageError(f"{words[0]} is no list: {opened.described}", "walklist walks tables")
+    return opened, walk_opened(context, opened, arguments)[0]
+
+
+def open_expression(context: Any, arguments: Any, expression: str, link: Optional[str] = None) -> Opened:
+    """Return what an expression leads to, as the options say.
+
+    :param link: the member that leads on, where it is no option.
+    :raises UsageError: when the expression is missing, has no value, or nothing says what it is.
+    """
+    if not expression:
+        raise UsageError("an expression is missing", "name a list, a table of bins, or a group of tables")
+    manner, shapes = read_manner(context, arguments, link), context.shapes
+    opened = open_located(context.target, context.types, shapes, context.locate(expression), manner)
+    return replace(opened, problems=(*shapes.problems, *opened.problems))
+
+
+def walk_opened(context: Any, opened: Opened, arguments: Any) -> List[tables.Walked]:
+    """Walk all of it, each chain up to ``--max``."""
+    return tables.walk_structure(context.target, opened.structure, arguments.value("max"), context.progress)
+
+
+def read_manner(context: Any, arguments: Any, link: Optional[str] = None) -> Manner:
+    """Return what the options say about a structure."""
+
+    def number(name: str) -> Optional[int]:
+        text = arguments.value(name)
+        return None if text is None else int(context.evaluate(text))
+
+    return Manner(
+        shape=arguments.value("shape"),
+        next=link or arguments.value("next"),
+        container=arguments.value("container"),
+        bins=number("bins"),
+        stride=number("stride"),
+        head=arguments.value("head"),
+        raw=arguments.flag("raw"),
+        mask=number("mask") or 0,
+        mangled=True if arguments.flag("mangled") else None,
+        end=_read_end(context, arguments.value("end")),
+        hash=arguments.value("hash"),
+        key=arguments.value("key"),
+        prev=arguments.value("prev"),
+    )
+
+
+def _read_end(context: Any, text: Optional[str]) -> Optional[str]:
+    """Return a word as it is, and an expression as its value."""
+    return text if text in (None, "null", "head") else str(context.evaluate(text))
+
+
+def _parts(text: str) -> List[str]:
+    """Return the members of "a, b.c", commas inside brackets kept."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part for part in parts if part.strip()]

@@ -1,0 +1,388 @@
+"""``walklist`` and ``listcount``: how many entries lists and tables hold, and why each chain ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+
+import numpy as np
+
+from gdbext.errors import FaultError, ShapeError
+from gdbext.progress import Progress
+from gdbext.report import Kind, Problem, Report, column, line, table
+from gdbext.structures.bins import check_bins, walk_bins
+from gdbext.structures.checking import check_end, kind_of
+from gdbext.structures.lists import check_list, walk_list
+from gdbext.structures.model import (
+    U64,
+    BinsWalk,
+    End,
+    Group,
+    ListHead,
+    ListWalk,
+    ProbeTable,
+    Table,
+    TreeRoot,
+    Walkable,
+)
+from gdbext.structures.opening import Structure
+from gdbext.structures.probes import ProbeWalk, check_probes, walk_probes
+from gdbext.structures.resolve import Opened
+from gdbext.structures.trees import TreeWalk, check_links, check_tree, walk_tree
+from gdbext.target import Target
+from gdbext.wording import count_text, grouped
+
+Walk = Union[ListWalk, BinsWalk]
+
+
+@dataclass(frozen=True)
+class Walked:
+    """One table or list with its walk.
+
+    :param index: of the table in its group; 0 for a single one.
+    :param problem: why it could not be walked at all, or None.
+    """
+
+    index: int
+    table: Walkable
+    walk: Walk
+    problem: Optional[Problem] = None
+
+    @property
+    def nodes(self) -> U64:
+        """The addresses of its nodes, in order."""
+        return self.walk.nodes
+
+    @property
+    def elements(self) -> U64:
+        """The addresses of its elements, in order."""
+        elements: U64 = self.walk.nodes - np.uint64(_element_offset(self.table) % (1 << 64))
+        return elements
+
+    @property
+    def element_type(self) -> Optional[str]:
+        """The elements' type, or None when it is not known."""
+        if isinstance(self.table, (ProbeTable, TreeRoot)):
+            return self.table.element_type
+        return self.table.node.type
+
+    @property
+    def complete(self) -> bool:
+        """Whether neither an interrupt nor missing memory has cut the walk short."""
+        if isinstance(self.walk, BinsWalk):
+            return self.walk.complete
+        return self.walk.end.reason not in (End.ABSENT, End.INTERRUPTED)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user or the time budget stopped it."""
+        if isinstance(self.walk, BinsWalk):
+            return bool((self.walk.reasons == End.INTERRUPTED).any())
+        return self.walk.end.reason is End.INTERRUPTED
+
+
+def _element_offset(walkable: Walkable) -> int:
+    if isinstance(walkable, TreeRoot):
+        return walkable.element
+    return 0 if isinstance(walkable, ProbeTable) else walkable.node.element
+
+
+def walk_structure(
+    target: Target, structure: Structure, most: Optional[int], progress: Progress
+) -> List[Walked]:
+    """Walk a list or table, or every table of a group; an interrupt leaves the tables that were not begun out.
+
+    :param most: nodes of one chain after which its walk ends with ``LIMIT``; None: only the memory bounds it.
+    :raises FaultError: when a single table cannot be read; of a group the others go on.
+    :raises ShapeError: when a single table cannot be what it says, likewise.
+    """
+    if not isinstance(structure, Group):
+        return [Walked(0, structure, _walk(target, structure, most, progress))]
+    walked: List[Walked] = []
+    for index, each in enumerate(structure.tables):
+        walked.append(_walk_one(target, index, each, most, progress))
+        if walked[-1].interrupted:
+            break
+    return walked
+
+
+def _walk_one(target: Target, index: int, each: Walkable, most: Optional[int], progress: Progress) -> Walked:
+    try:
+        return Walked(index, each, _walk(target, each, most, progress))
+    except (FaultError, ShapeError) as error:
+        problem = Problem("table", each.address, f"table {index} is left out: {error.message}")
+        nothing: U64 = np.empty(0, np.uint64)
+        return Walked(index, each, BinsWalk(nothing, np.empty(0, np.uint8), nothing, nothing, {}, False), problem)
+
+
+def _walk(target: Target, walkable: Walkable, most: Optional[int], progress: Progress) -> Walk:
+    if isinstance(walkable, ListHead):
+        return walk_list(target, walkable, most, progress)
+    if isinstance(walkable, Table):
+        return walk_bins(target, walkable, most, progress)
+    if isinstance(walkable, ProbeTable):
+        return walk_probes(target, walkable, progress)
+    return walk_tree(target, walkable, most, progress)
+
+
+def check_structure(target: Target, walked: Sequence[Walked]) -> List[Problem]:
+    """Return what contradicts itself: links back, counts, entries in the wrong bin, …"""
+    problems: List[Problem] = []
+    for each in walked:
+        problems += _of_table(each, len(walked), _check(target, each))
+    return problems
+
+
+def _check(target: Target, each: Walked) -> Sequence[Problem]:
+    walkable, walk = each.table, each.walk
+    if isinstance(walkable, ListHead) and isinstance(walk, ListWalk):
+        return check_list(target, walkable, walk)
+    if isinstance(walkable, TreeRoot) and isinstance(walk, TreeWalk):
+        return check_tree(target, walkable, walk)
+    if isinstance(walkable, Table) and isinstance(walk, BinsWalk):
+        return check_bins(target, walkable, walk)
+    assert isinstance(walkable, ProbeTable) and isinstance(walk, ProbeWalk)
+    return check_probes(target, walkable, walk)
+
+
+# ---- rows ----
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One table of bins.
+
+    :param entries: its own count, or None where it keeps none.
+    :param max_bin: the longest bin, that with the lowest index of several; None when all are empty.
+    :param end: chains by the reason of their end; empty bins end with ``null`` (``head``, ``count``).
+    """
+
+    index: int = column("table", Kind.COUNT)
+    address: int = column("address", Kind.ADDRESS)
+    bins: Optional[int] = column("bins", Kind.COUNT)
+    entries: Optional[int] = column("counted", Kind.COUNT)
+    walked: int = column("entries", Kind.COUNT)
+    nonempty: Optional[int] = column("not empty", Kind.COUNT)
+    max_len: int = column("longest", Kind.COUNT)
+    max_bin: Optional[int] = column("in bin", Kind.COUNT)
+    end: Mapping[str, int] = column("ends", Kind.OBJECT)
+
+
+@dataclass(frozen=True)
+class ListRow(TableRow):
+    """One list, or a tree: it has no bins."""
+
+    bins: Optional[int] = column(None, Kind.COUNT)
+    nonempty: Optional[int] = column(None, Kind.COUNT)
+    max_len: int = column(None, Kind.COUNT)
+    max_bin: Optional[int] = column(None, Kind.COUNT)
+    end: Mapping[str, int] = column("end", Kind.OBJECT)
+
+
+def table_row(each: Walked) -> TableRow:
+    """Return the row of one table or list."""
+    count = len(each.nodes)
+    if not isinstance(each.walk, BinsWalk):
+        end = {each.walk.end.reason.word: 1}
+        return ListRow(each.index, each.table.address, None, each.table.entries, count, None, count, None, end)
+    lengths = each.walk.lengths
+    reasons = np.bincount(each.walk.reasons, minlength=len(End)).tolist()
+    return TableRow(
+        each.index,
+        each.table.address,
+        len(lengths),
+        each.table.entries,
+        count,
+        int(np.count_nonzero(lengths)),
+        int(lengths.max()) if len(lengths) else 0,
+        int(lengths.argmax()) if count else None,
+        {End(at).word: number for at, number in enumerate(reasons) if number},
+    )
+
+
+# ---- what went wrong ----
+
+
+def problems_of(opened: Opened, walked: Sequence[Walked], more: Sequence[Problem] = ()) -> List[Problem]:
+    """Return what is wrong: of opening; a chain that does not end as it should, a count that does not agree; more.
+
+    :param more: of a check; what it repeats of the rest is left out.
+    """
+    problems = [*opened.problems]
+    for each in walked:
+        problems += [each.problem] if each.problem else []
+        problems += _of_table(each, len(walked), [*_end_problems(each), *_count_problem(each)])
+    seen: Dict[object, Problem] = {}
+    for problem in [*problems, *more]:
+        place = problem.message if problem.address is None else problem.address
+        seen.setdefault((problem.kind, place), problem)
+    return list(seen.values())
+
+
+def _of_table(each: Walked, tables: int, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Iterate over problems with the table's number in front, where there are several."""
+    for problem in problems:
+        lead = f"table {each.index}: " if tables > 1 else ""
+        yield replace(problem, message=lead + problem.message)
+
+
+def _end_problems(each: Walked) -> Iterator[Problem]:
+    walk = each.walk
+    if isinstance(each.table, TreeRoot) and isinstance(walk, TreeWalk):
+        yield from check_links(each.table, walk)
+    elif isinstance(walk, ListWalk):
+        yield from check_end(walk.end, "list", f"the list at {each.table.address:#x}")
+    else:
+        for number, end in walk.ends.items():
+            yield from check_end(end, "bin", f"the chain of bin {number}")
+        yield from _more_ends(walk)
+    if each.interrupted:
+        yield Problem("interrupted", None, f"stopped after {_counted(len(each.nodes), 'entry', 'entries')}")
+
+
+def _more_ends(walk: BinsWalk) -> Iterator[Problem]:
+    """Count the ends that the walk has no detail of, by their reasons."""
+    for reason in (End.CYCLE, End.BAD_POINTER, End.DECODE_ERROR, End.FORBIDDEN, End.ABSENT):
+        told = sum(end.reason is reason for end in walk.ends.values())
+        more = int(np.count_nonzero(walk.reasons == reason)) - told
+        if more > 0:
+            text = f"{_counted(more, 'more chain ends', 'more chains end')} so: {reason.word}"
+            yield Problem(kind_of(reason, "bin"), None, text, reason is not End.ABSENT)
+
+
+_COUNTS = {ListHead: ("list-count", "list"), Table: ("table-count", "table"), TreeRoot: ("entry-count", "tree")}
+
+
+def _count_problem(each: Walked) -> Iterator[Problem]:
+    entries, found = each.table.entries, len(each.nodes)
+    if entries is None or entries == found or _limited(each.walk) or not each.complete:
+        return
+    kind, what = _COUNTS.get(type(each.table), ("entry-count", "table"))
+    were = f"{grouped(found)} {'was' if found == 1 else 'were'} walked"
+    yield Problem(kind, each.table.address, f"the {what} counts {_counted(entries, 'entry', 'entries')}, {were}")
+
+
+# ---- walklist ----
+
+
+@dataclass(frozen=True)
+class WalkReport:
+    """What ``walklist`` answers.
+
+    :param max_table: the table with the longest bin.
+    """
+
+    shape: str = line("shape")
+    tables: Sequence[TableRow] = table("Tables")
+    summary: str = line("in all", json=False)
+    total: int = line(None, Kind.COUNT)
+    bins: Optional[int] = line(None, Kind.COUNT)
+    nonempty: Optional[int] = line(None, Kind.COUNT)
+    max_len: int = line(None, Kind.COUNT)
+    max_table: Optional[int] = line(None, Kind.COUNT)
+    max_bin: Optional[int] = line(None, Kind.COUNT)
+
+
+def walk_report(opened: Opened, walked: Sequence[Walked], checked: Optional[Sequence[Problem]] = None) -> Report:
+    """Return the sums over what was walked.
+
+    :param checked: what ``check_structure`` found; None when it was not asked for.
+    """
+    rows = [table_row(each) for each in walked]
+    longest = max(rows, key=lambda row: row.max_len, default=None)
+    data = WalkReport(
+        opened.described,
+        rows,
+        _summary(rows, longest),
+        sum(row.walked for row in rows),
+        _sum_of([row.bins for row in rows]),
+        _sum_of([row.nonempty for row in rows]),
+        longest.max_len if longest else 0,
+        longest.index if longest else None,
+        longest.max_bin if longest else None,
+    )
+    return Report(
+        data,
+        evidence=opened.evidence,
+        problems=problems_of(opened, walked, checked or ()),
+        complete=is_complete(opened, walked),
+        notes=notes_of(walked, checked),
+        findings=bool(checked),
+    )
+
+
+def is_complete(opened: Opened, walked: Sequence[Walked]) -> bool:
+    """Whether every table was walked, and neither an interrupt nor missing memory has cut a walk short."""
+    structure = opened.structure
+    lost = isinstance(structure, Group) and (structure.problems or len(walked) < len(structure.tables))
+    return not lost and all(each.complete for each in walked)
+
+
+def _summary(rows: Sequence[TableRow], longest: Optional[TableRow]) -> str:
+    total = sum(row.walked for row in rows)
+    bins = _sum_of([row.bins for row in rows])
+    if longest is None:
+        return "no tables"
+    if bins is None:
+        return f"{_counted(total, 'entry', 'entries')} in {count_text(len(rows), 'list')}"
+    where = f"table {longest.index}, bin {longest.max_bin}" if len(rows) > 1 else f"bin {longest.max_bin}"
+    chain = f"; the longest chain has {grouped(longest.max_len)}, in {where}" if longest.max_len else ""
+    tables = f" of {count_text(len(rows), 'table')}" if len(rows) > 1 else ""
+    return f"{_counted(total, 'entry', 'entries')} in {_counted(bins, 'bin', 'bins')}{tables}{chain}"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{grouped(number)} {one if number == 1 else several}"
+
+
+def _sum_of(numbers: Sequence[Optional[int]]) -> Optional[int]:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def notes_of(walked: Sequence[Walked], checked: Optional[Sequence[Problem]] = None) -> List[str]:
+    """Return what the text says below: chains that were cut at ``--max``, and that a check found nothing."""
+    notes = []
+    cut = sum(_limited(each.walk) for each in walked)
+    if cut:
+        were = count_text(cut, "chain was", "chains were")
+        notes.append(f"{were} not followed beyond --max; figures are lower bounds")
+    if checked is not None and not checked:
+        notes.append("The check found nothing wrong.")
+    return notes
+
+
+def _limited(walk: Walk) -> int:
+    if isinstance(walk, ListWalk):
+        return int(walk.end.reason is End.LIMIT)
+    return int(np.count_nonzero(walk.reasons == End.LIMIT))
+
+
+# ---- listcount ----
+
+
+@dataclass(frozen=True)
+class CountReport:
+    """What ``listcount`` answers.
+
+    :param address: where it ended: the bad pointer, the cycle's first node; None for null.
+    :param cycle: nodes in the cycle, or None.
+    """
+
+    count: int = line("entries", Kind.COUNT)
+    end: str = line("end")
+    address: Optional[int] = line(None, Kind.ADDRESS)
+    cycle: Optional[int] = line(None, Kind.COUNT)
+
+
+def count_report(opened: Opened, walked: Walked) -> Report:
+    """Return the count of one list, and why it ended."""
+    assert isinstance(walked.walk, ListWalk)
+    end = walked.walk.end
+    return Report(
+        CountReport(len(walked.nodes), end.reason.word, end.address, end.cycle),
+        evidence=opened.evidence,
+        problems=problems_of(opened, [walked]),
+        complete=walked.complete,
+        notes=notes_of([walked]),
+    )

@@ -1,0 +1,219 @@
+"""The hash tables of a target that nobody has named: opened, walked and judged for ``triage``."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
+
+from gdbext.analysis.skew import find_table_findings
+from gdbext.analysis.tables import Walked, walk_structure
+from gdbext.analysis.triage import Beyond
+from gdbext.errors import FaultError, ShapeError, UsageError
+from gdbext.progress import Progress
+from gdbext.report import Evidence, Finding, Settings
+from gdbext.structures.library import Library
+from gdbext.structures.manner import Manner
+from gdbext.structures.model import Group
+from gdbext.structures.opening import Structure
+from gdbext.structures.resolve import Opened, open_located
+from gdbext.structures.types import Located, Type, Types
+from gdbext.target import Target
+from gdbext.wording import count_text
+
+SETTING = "table-search-seconds"
+MOST = 256  # variables that are looked at
+WALKING = 4  # seconds of walking for each second of searching
+
+_KINDS = ("bins", "group", "probe")
+_NAMED = 8  # variables that the evidence names
+
+
+def table_shapes(library: Library) -> Library:
+    """Return the shapes of tables that are known by the names of types: members alone prove too little."""
+    kept = {name: shape for name, shape in library.shapes.items() if shape.kind in _KINDS and shape.types}
+    return Library(kept)
+
+
+def may_have_tables(types: Types, shapes: Library) -> bool:
+    """Return whether the program knows any type that a shape of :func:`table_shapes` fits: cheap to ask."""
+    names = {name for shape in shapes.shapes.values() for name in shape.types}
+    return any(_is_known(name, types) for name in sorted(names))
+
+
+def _is_known(name: str, types: Types) -> bool:
+    plain = name
+    for mark in "*?[":
+        plain = plain.partition(mark)[0]
+    if plain == name:
+        return types.find_type(name) is not None
+    # Of a pattern no more can be asked for than its namespace.
+    return "::" not in plain or types.find_type(plain.partition("::")[0]) is not None
+
+
+def matcher(shapes: Library) -> Callable[[Type], bool]:
+    """Return the function that tells whether one of the shapes fits a type."""
+    return lambda type: next(iter(shapes.for_each_fitting(type)), None) is not None
+
+
+class Looked(NamedTuple):
+    """A table, or a group of them, that a variable leads to.
+
+    :param name: the expression for it.
+    :param walked: each of its tables; the last one in part where the time ran out.
+    """
+
+    name: str
+    opened: Opened
+    walked: Sequence[Walked]
+
+
+def for_each_table(
+    target: Target,
+    types: Types,
+    library: Library,
+    variables: Iterable[Located],
+    progress: Progress,
+    seconds: float,
+) -> Tables:
+    """Open and walk the tables that variables lead to, each once.
+
+    What cannot be opened is passed over: a variable may not be initialised yet, or no longer.
+
+    :param variables: as ``gdbext.bridge.discover`` finds them.
+    :param seconds: that the search for variables had; walking has :data:`WALKING` times as many.
+    :return: an iterator, which raises KeyboardInterrupt as ``progress`` says.
+    """
+    return Tables(target, types, library, variables, _Deadline(progress, WALKING * seconds))
+
+
+def search(
+    target: Target,
+    types: Types,
+    library: Library,
+    variables: Iterable[Located],
+    settings: Settings,
+    progress: Progress,
+    each: Callable[[Looked], None] = lambda looked: None,
+) -> Beyond:
+    """Open, walk and judge the tables that variables lead to; arguments as :func:`for_each_table`.
+
+    A spent budget is told in the evidence, and makes nothing incomplete: it is the user's own.
+
+    :param each: is told of each table.
+    """
+    tables = for_each_table(target, types, library, variables, progress, settings.get(SETTING, 0))
+    findings: List[Finding] = []
+    complete = True
+    try:
+        for looked in tables:
+            each(looked)
+            findings += find_table_findings(
+                target, looked.opened.structure, looked.walked, looked.name, settings
+            )
+    except KeyboardInterrupt:
+        complete = False
+    return Beyond(findings, tables.evidence, complete)
+
+
+class Tables(Iterator[Looked]):
+    """The tables that variables lead to; made by :func:`for_each_table`."""
+
+    def __init__(
+        self,
+        target: Target,
+        types: Types,
+        library: Library,
+        variables: Iterable[Located],
+        progress: _Deadline,
+    ) -> None:
+        self._target = target
+        self._types = types
+        self._library = library
+        self._progress = progress
+        self._seen: Set[int] = set()
+        self._named: List[str] = []
+        self._partly: List[str] = []
+        self._closed = 0
+        self._found = self._look_at(variables)
+
+    def __next__(self) -> Looked:
+        return next(self._found)
+
+    @property
+    def evidence(self) -> Sequence[Evidence]:
+        """What was looked at until now, and what was not."""
+        return list(self._evidence())
+
+    def _look_at(self, variables: Iterable[Located]) -> Iterator[Looked]:
+        for located in variables:
+            looked = self._look(located)
+            if looked is not None:
+                yield looked
+
+    def _look(self, located: Located) -> Optional[Looked]:
+        if self._progress.over:
+            self._partly.append(located.text)
+            return None
+        opened = self._open(located)
+        if opened is None:
+            self._closed += 1
+            return None
+        addresses = _addresses(opened.structure)
+        if addresses <= self._seen:
+            return None
+        self._seen |= addresses
+        self._named.append(located.text)
+        return Looked(located.text, opened, self._walk(opened, located.text))
+
+    def _open(self, located: Located) -> Optional[Opened]:
+        try:
+            return open_located(self._target, self._types, self._library, located, Manner())
+        except (ShapeError, UsageError, FaultError):
+            return None
+
+    def _walk(self, opened: Opened, name: str) -> Sequence[Walked]:
+        walked = walk_structure(self._target, opened.structure, None, self._progress)
+        if any(each.interrupted for each in walked):
+            if not self._progress.over:
+                raise KeyboardInterrupt
+            self._partly.append(name)
+        return walked
+
+    def _evidence(self) -> Iterator[Evidence]:
+        if self._named:
+            more = f", and {len(self._named) - _NAMED} more" if len(self._named) > _NAMED else ""
+            names = ", ".join(self._named[:_NAMED])
+            yield Evidence("tables", f"{count_text(len(self._named), 'hash table')} looked at: {names}{more}")
+        if self._closed:
+            yield Evidence(
+                "tables", f"{count_text(self._closed, 'variable')} passed over that cannot be a table now"
+            )
+        if self._partly:
+            yield Evidence(
+                "tables", f"no time for all of {', '.join(self._partly[:_NAMED])}; slabskew EXPR looks at one"
+            )
+
+
+class _Deadline:
+    """Progress that also stops when the time is up.
+
+    :param over: whether it is.
+    """
+
+    def __init__(self, progress: Progress, seconds: float) -> None:
+        self._progress = progress
+        self._until = time.monotonic() + seconds
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self._until
+
+    def at(self, doing: str, done: int, total: Optional[int]) -> None:
+        if self.over:
+            raise KeyboardInterrupt
+        self._progress.at(doing, done, total)
+
+
+def _addresses(structure: Structure) -> Set[int]:
+    tables = structure.tables if isinstance(structure, Group) else [structure]
+    return {table.address for table in tables}

@@ -1,0 +1,67 @@
+"""Words as the shell hands them over, and what gdb's command line makes of them again."""
+
+import os
+
+import pytest
+
+import gdbext
+from gdbext._mount import mount
+from gdbext.arguments import parse
+from gdbext.pipeline import options
+from gdbext.pipeline.cli import _quoted
+from gdbext.pipeline.options import mark_quoted
+
+mount(os.path.dirname(gdbext.__file__))
+
+from gdbext import commands  # noqa: E402
+
+SPECS = {spec.name: spec for spec in commands.COMMANDS}
+
+
+def parsed(*words):
+    """What the command makes of words that the shell program passes on."""
+    line = " ".join(_quoted(word, own) for word, own in zip(words, mark_quoted(words)))
+    spec = SPECS[words[0]]
+    return parse(line[len(words[0]) :], spec.all_options, spec.positional)
+
+
+def test_a_condition_is_one_value():
+    arguments = parsed("walklist", "env.cache", "--where", "$elem->state == 3 && 'a' < \"b\"", "-a", "--limit", "3")
+    assert arguments.value("where") == "$elem->state == 3 && 'a' < \"b\""
+    assert arguments.expression == "env.cache" and arguments.flag("addresses") and arguments.value("limit") == 3
+
+
+def test_two_words_of_a_value():
+    arguments = parsed("walklist", "--container", "struct my node", "link.next", "*(struct list *) 0x10")
+    assert arguments.value("container") == ("struct my node", "link.next")
+    assert arguments.expression == "*(struct list *) 0x10"
+
+
+def test_expressions_stay_as_they_are():
+    assert parsed("walklist", "a  +  b").expression == "a  +  b"
+    assert parsed("walklist", "strcmp(a, 'x y')").expression == "strcmp(a, 'x y')"
+
+
+def test_arguments_that_are_words():
+    arguments = parsed("listprint", "(struct x *) p", "next", "--field", "key.name", "--field", "a, b c")
+    assert list(arguments.words) == ["(struct x *) p", "next"]
+    assert arguments.value("field") == ("key.name", "a, b c")
+    assert list(parsed("listcount", "a + b", "next->it's").words) == ["a + b", "next->it's"]
+
+
+@pytest.mark.parametrize("value", ["it's", "a 'b' c", '"x"', "--json", "-a", "", "a  b", "x\\'y"])
+def test_any_value_comes_through(value):
+    assert parsed("walklist", "x", "--where", value).value("where") == value
+    assert parsed("walklist", "x", f"--where={value}").value("where") == value
+
+
+def test_the_lists_are_those_of_the_commands():
+    texts = {
+        f"--{option.name}": option.words
+        for spec in commands.COMMANDS
+        for option in spec.options
+        if option.kind == "text"
+    }
+    assert texts.items() <= options._TEXTS.items()
+    assert {spec.name for spec in commands.COMMANDS if spec.words is not None} == set(options._WORDY)
+    assert {spec.name.split()[0] for spec in commands.COMMANDS if " " in spec.name} == set(options._FAMILIES)
