@@ -1,8 +1,8 @@
-"""Makes ``commands/`` and ``printers/`` importable as ``gdbext.commands`` and ``gdbext.printers``.
+"""Makes ``commands/``, ``printers/`` and ``shapes/`` importable as ``gdbext.commands`` and so on.
 
 A wheel holds them inside the package. In a checkout they lie beside it, under names that any other
 script in gdb's one interpreter may use; so the checkout's root never enters ``sys.path``, and a
-finder that stands last in ``sys.meta_path`` answers for exactly these two names.
+finder that stands last in ``sys.meta_path`` answers for exactly these names.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import os
 import sys
 from typing import Optional, Sequence
 
-MOUNTED = ("commands", "printers")
+MOUNTED = ("commands", "printers", "shapes")
 
 
 class CheckoutFinder:
-    """Finds the two packages beside ``gdbext`` in a checkout.
+    """Finds the packages beside ``gdbext`` in a checkout.
 
     :param root: the folder that holds them.
     """
@@ -28,7 +28,7 @@ class CheckoutFinder:
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: object = None
     ) -> Optional[importlib.machinery.ModuleSpec]:
-        """Return the spec of one of the two packages; None for every other name."""
+        """Return the spec of one of these packages; None for every other name."""
         folder = self.folders.get(name)
         if folder is None:
             return None
@@ -37,7 +37,7 @@ class CheckoutFinder:
 
 
 def mount(package_folder: str) -> None:
-    """Make both importable; does nothing where they are inside the package already.
+    """Make them importable; does nothing where they are inside the package already.
 
     :param package_folder: where ``gdbext/__init__.py`` is.
     """

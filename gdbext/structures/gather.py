@@ -70,6 +70,8 @@ class Windows:
         self._lasts = np.array([region.end - 1 for region in regions], np.uint64)
         self._kinds = np.zeros(len(regions), np.uint8)
         self._kinds[[region.source == "absent" for region in regions]] = _ABSENT
+        # No access: the program cannot follow a link there, whatever a debugger reads.
+        self._kinds[[not set("r?") & set(region.permissions) for region in regions]] = _UNMAPPED
         self._buffers: Dict[int, Buffer] = {}
         self._spans: Optional[List[Span]] = None
         self._tried: Set[int] = set()

@@ -16,6 +16,7 @@ from tests.support.glibcs import Unavailable
 
 mount(str(CHECKOUT / "gdbext"))
 from gdbext import commands  # noqa: E402
+from gdbext.structures import checking  # noqa: E402
 
 DOCUMENT = (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
 COMMANDS = (
@@ -32,8 +33,30 @@ COMMANDS = (
     "blocks summary",
     "blocks list",
     "blocks at",
+    "walklist",
+    "listcount",
+    "listprint",
+    "slabskew",
+    "breakpoints",
     "commands",
 )
+# Commands that want an expression: asked for a table of hash_tables.
+_CHAIN = "stale_cache->array[0]->lru_start lru_next"
+STRUCTURES = {
+    "walklist": "walklist stale_cache",
+    "walklist (list)": "walklist stale_cache->array[0]->lru_start --next lru_next --max 3",
+    "walklist (where)": "walklist stale_cache --where '$elem->hash % 16 == 3'",
+    "walklist (each)": "walklist stale_cache --limit 2 --each 'print $elem->hash'",
+    "walklist (addresses)": "walklist -a stale_cache --limit 2",
+    "listcount": f"listcount {_CHAIN}",
+    "listcount (limit)": f"listcount {_CHAIN} --max 3",
+    "listprint": f"listprint {_CHAIN} --field hash,nosuch",
+    "slabskew": "slabskew stale_cache",
+    "slabskew (rehash)": "slabskew keyspace",
+    "breakpoints": "gx breakpoints chain main --head stale_cache --next nosuch --longer 5",
+    "breakpoints (list)": "gx breakpoints list",
+    "slabskew (raw)": "slabskew stale_cache->array[0]->array --bins 16 --head overflow_list --next overflow_next",
+}
 # What pipelines rely on: DESIGN, section 6, as far as the commands exist.
 PROMISED = {
     "rss": "entries[].owner entries[].bytes entries[].resident total residual",
@@ -43,6 +66,12 @@ PROMISED = {
     " arenas[].in_use_bytes arenas[].in_use_blocks arenas[].tcache_bytes arenas[].bins_bytes"
     " arenas[].top_bytes arenas[].trimmable_bytes arenas[].threads arenas[].in_flux arenas[].overhead_bytes"
     " arenas[].foreign_bytes mmapped.blocks mmapped.bytes mmapped.expected_blocks mmapped.expected_bytes",
+    "walklist": "tables[].index tables[].address tables[].bins tables[].entries tables[].walked tables[].nonempty"
+    " tables[].max_len tables[].max_bin tables[].end total max_len",
+    "slabskew": "tables[].index tables[].address tables[].bins tables[].entries tables[].walked tables[].nonempty"
+    " tables[].max_len tables[].max_bin tables[].end total max_len tables[].distinct_hashes"
+    " tables[].worst_bins[].bin tables[].worst_bins[].len tables[].worst_bins[].distinct_hashes"
+    " tables[].worst_bins[].distinct_keys tables[].misplaced tables[].histogram tables[].verdict verdict",
     "triage": "findings[].kind findings[].severity findings[].bytes findings[].waiters"
     " findings[].confidence findings[].summary findings[].evidence findings[].remedy ledger",
 }
@@ -109,11 +138,17 @@ def answers(stages) -> dict[str, list[dict[str, Any]]]:
         except Unavailable as reason:
             pytest.skip(str(reason))
         inside = stage.truth.ledger["live_blocks"][-1][0]
-        lines = {command: command for command in COMMANDS if command != "blocks at"}
+        lines = {command: command for command in COMMANDS if command not in ("blocks at", *STRUCTURES)}
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
         lines["commands"] = "gx commands"
         for name, envelope in zip(lines, ask(stage, *lines.values())):
             gathered[name.partition(" (")[0]].append(envelope)
+    try:
+        stage = stages.get(Board("core"), "hash_tables", ("--modes", "stale,rehash", "--entries", "500"))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    for name, envelope in zip(STRUCTURES, ask(stage, *STRUCTURES.values())):
+        gathered[name.partition(" (")[0]].append(envelope)
     return gathered
 
 
@@ -144,6 +179,14 @@ def is_threads(value: Any) -> bool:
     return isinstance(value, list) and all(is_thread(one) for one in value)
 
 
+def is_named(value: Any, inner: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(name, str) and inner(one) for name, one in value.items())
+
+
+def is_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(len(pair) == 2 and all(map(is_integer, pair)) for pair in value)
+
+
 def is_ledger(value: Any) -> bool:
     return not list(wrong_fields(value, FIELDS["rss"]))
 
@@ -158,6 +201,10 @@ CHECKS = {
     "word": lambda value: isinstance(value, str),
     "flag": lambda value: isinstance(value, bool),
     "threads": is_threads,
+    "number": lambda value: is_integer(value) or (isinstance(value, float) and value >= 0),
+    "named texts": lambda value: is_named(value, lambda one: one is None or isinstance(one, str)),
+    "named counts": lambda value: is_named(value, lambda one: is_integer(one) and one > 0),
+    "pairs": is_pairs,
     "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
     "as `rss`": is_ledger,
 }
@@ -174,6 +221,8 @@ def wrong_fields(data: Any, known: dict[str, Row]) -> Iterator[str]:
                 yield f"{path} is null, documented as {row.kind}"
         elif not CHECKS[row.plain](value):
             yield f"{path} is {value!r}, documented as {row.kind}"
+        elif row.plain == "named counts" and set(value) - set(re.findall(r"`([^`]+)`", row.meaning)):
+            yield f"{path} is {value!r}, whose words are not all in its list"
         elif row.plain == "word" and value not in re.findall(r"`([^`]+)`", row.meaning):
             yield f"{path} is {value!r}, which is not in its list"
 
@@ -234,6 +283,7 @@ def test_what_only_a_process_tells_is_null_on_a_core(answers):
 
 # ---- the source ----
 
+MADE = (ast.Call, ast.JoinedStr)
 MAKERS = {"Problem", "doubt", "wrong", "_problem", "_skip", "_miss"}
 HYPHENATED = re.compile(r"[a-z]+(-[a-z]+)+")
 
@@ -258,8 +308,9 @@ def called(node: ast.Call) -> str:
 def problem_kinds(module: ast.Module) -> Iterator[str]:
     """Iterate over the kinds of problems that a module names."""
     for node in ast.walk(module):
-        if isinstance(node, ast.Call) and called(node) in ("Problem", "doubt") and node.args:
-            yield from strings(node.args[0])
+        if isinstance(node, ast.Call) and called(node) in ("Problem", "doubt"):
+            # What a function or a format makes is in COMPOSED.
+            yield from (word for kind in node.args[:1] if not isinstance(kind, MADE) for word in strings(kind))
         yield from (word for place in kind_places(node) for word in strings(place) if HYPHENATED.fullmatch(word))
 
 
@@ -283,11 +334,20 @@ def test_every_kind_of_problem_is_documented():
         for kind in problem_kinds(module)
     }
     assert {"chunk-size", "bin-cycle", "double-free", "truncated-core", "absent-file"} <= named
-    assert sorted(named - kinds_under("Kinds of problems")) == []
+    assert sorted(named - NO_KINDS - kinds_under("Kinds of problems")) == []
+
+
+NO_KINDS = {"next-bin"}  # how a table's chains end
+# Kinds that gdbext.structures.checking and its callers put together.
+COMPOSED = {
+    f"{what}-{word}"
+    for what in ("list", "bin", "lru")
+    for word in (*checking._BROKEN.values(), "end", "prev", "last", "count")
+}
 
 
 def test_every_documented_kind_of_problem_is_in_the_source():
-    words = {word for module in modules() for word in strings(module)}
+    words = COMPOSED | {word for module in modules() for word in strings(module)}
     assert sorted(kinds_under("Kinds of problems") - words) == []
 
 
@@ -314,10 +374,13 @@ def test_every_kind_of_finding_is_documented():
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
             if isinstance(node.targets[0], ast.Name)
         }
+        tables = {node.target.id: node.value for node in module.body if isinstance(node, ast.AnnAssign)}
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and called(node) == "Finding":
                 kind = node.args[0]
                 named.update([constants[kind.id]] if isinstance(kind, ast.Name) else strings(kind))
+                if isinstance(kind, ast.Subscript):  # of a table of kinds
+                    named.update(strings(tables[kind.value.id]))
     assert named == kinds_under("Kinds of findings")
     assert named == set(re.findall(r"`([^`]+)`", FIELDS["triage"]["findings[].kind"].meaning))
 

@@ -15,6 +15,7 @@ from tests.support.truth import address, addresses
 MIB = 1 << 20
 NEVER_BROKEN = ("healthy_server", "million_chunks", "no_heap", "plain_static")
 WASTEFUL = ("arena_proliferation", "shrink_realloc", "stranded_arena", "two_waves")
+SMALLER = {"million_chunks": ["--chunks", "20000"], "hash_tables": ["--entries", "2000"]}
 DAMAGES = ("cycle", "fd", "bk", "size", "top", "prev_size")
 
 SUMS = """
@@ -66,9 +67,7 @@ def twins():
 @pytest.mark.parametrize(("turn", "command"), list(enumerate(twins())), ids=str)
 def test_sums_told_are_those_in_memory(core, turn, command):
     name, *arguments = command
-    if name == "million_chunks":
-        arguments = ["--chunks", "20000"]
-    here = core(name, *arguments, turn=turn)
+    here = core(name, *arguments, *SMALLER.get(name, ()), turn=turn)
     told = here.truth.malloc_info
     out = here.python(SUMS)
     system = [row[1] for row in rows(out, "ARENA")]
@@ -136,3 +135,55 @@ def test_an_overrun_breaks_the_next_size(core):
     assert addresses(told["blocks"])[6] - addresses(told["blocks"])[5] == gap
     here = core("overrun")
     assert word_at(here, told["size_field"]) == told["size_now"] != told["size_before"]
+
+
+WALK_TABLES = """
+def length(entry):
+    count = 0
+    while int(entry):
+        count += 1
+        entry = entry['overflow_next']
+    return count
+for name in GROUPS:
+    group = gdb.parse_and_eval(name + '_cache')
+    for number in range(int(group['size'])):
+        table = group['array'][number]
+        array, size = table['array'], int(table['size'])
+        lengths = [length(array[at]['overflow_list']) for at in range(size)]
+        counts = [[each, lengths.count(each)] for each in sorted(set(lengths))]
+        longest = max(lengths)
+        print(name, [int(table), size, int(table['num']), sum(lengths), longest, lengths.index(longest)], counts)
+"""
+
+
+@pytest.mark.parametrize("twin", ["", "--healthy"])
+def test_tables_are_as_counted_at_insertion(core, twin):
+    here = core("hash_tables", *filter(None, [twin]), "--entries", "2000", "--bins", "64")
+    groups = {name: group for name, group in here.truth.details["groups"].items() if name != "rehash"}
+    told = []
+    for name, group in groups.items():
+        for table in group["tables"]:
+            numbers = [table[key] for key in ("bins", "entries", "walked", "max_len", "max_bin")]
+            told.append(f"{name} {[address(table['address']), *numbers]} {table['histogram']}")
+    found = here.python(f"GROUPS = {list(groups)}\n{WALK_TABLES}").splitlines()
+    assert [line for line in found if line.partition(" ")[0] in groups] == told
+
+
+def test_lists_are_broken_as_told(core):
+    here = core("broken_lists")
+    for name, told in here.truth.details["lists"].items():
+        if told["by"] and told["kind"] in ("item", "jobs"):  # whose links are plain, and first in a node
+            assert word_at(here, told["by"]) == address(told["held"]), name
+        if name in ("dangling", "wild"):
+            assert "Cannot access memory" in here.gdb(f"print *(long *) {told['held']}").err
+
+
+def test_a_table_is_optimised_out_where_it_is_used_and_alive_in_the_caller(core):
+    here = core("hidden_table")
+    told = here.truth.details
+    frame = "thread apply all -s -q frame apply all -s -q printf "
+    out = here.gdb(f'{frame}"TABLE %p\\n", table', f'{frame}"GROUP %p\\n", private_group', "print daemon").out
+    assert out.count("TABLE") == out.count("GROUP") == 1
+    assert f"TABLE {told['table']['address']}" in out
+    assert f"GROUP {told['private_group']['address']}" in out
+    assert f"(struct daemon *) {told['daemon']['address']}" in out

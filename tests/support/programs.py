@@ -26,6 +26,7 @@ from tests.support.glibcs import Glibc, Unavailable, glibc
 
 SOURCES = CHECKOUT / "testprogs"
 FLAGS = ("-g", "-O1", "-Wall", "-Wextra", "-fno-builtin", "-pthread")
+OWN_FLAGS = {"hidden_table": ("-O2",)}  # programs that show what the optimiser does
 FAMILY = ("malloc", "calloc", "realloc", "free", "memalign", "aligned_alloc", "posix_memalign")
 FORMS = ("normal", "bare", "static")
 LIBRARIES = ("libc.so.6", "libpthread.so.0")
@@ -46,7 +47,7 @@ def build(name: str, libc: Glibc, form: str = "normal") -> Path:
     if not shutil.which("gcc"):
         raise Unavailable("test programs need gcc")
     source = SOURCES / f"{name}.c"
-    command = ["gcc", *FLAGS, str(source), *_link_flags(libc, form)]
+    command = ["gcc", *FLAGS, *OWN_FLAGS.get(name, ()), str(source), *_link_flags(libc, form)]
     place = cache_dir("programs", f"{libc.suite}-{libc.version}-{form}")
     target = place / name
     stamp = place / f"{name}.stamp"
@@ -91,7 +92,7 @@ def _lacks_multilib(complaint: str) -> bool:
 
 def _fingerprint(command: list[str], source: Path) -> str:
     digest = hashlib.sha256("\0".join(command).encode())
-    for file in (source, SOURCES / "truth.h"):
+    for file in (source, *sorted(SOURCES.glob("*.h"))):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
