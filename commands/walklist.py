@@ -9,7 +9,7 @@ from gdbext.analysis import elements, tables
 from gdbext.errors import ShapeError, UsageError
 from gdbext.report import Report
 from gdbext.structures.manner import Manner
-from gdbext.structures.model import End, ListHead, ListWalk, TreeRoot
+from gdbext.structures.model import ListHead, TreeRoot
 from gdbext.structures.resolve import Opened, open_located
 
 
@@ -72,28 +72,22 @@ def _walk_list(context: Any, arguments: Any, command: str) -> "tuple[Opened, tab
     opened = open_expression(context, arguments, words[0], words[1])
     if not isinstance(opened.structure, (ListHead, TreeRoot)):
         raise UsageError(f"{words[0]} is no list: {opened.described}", "walklist walks tables")
-    walked = walk_opened(context, opened, arguments)[0]
-    head = _find_head(context, arguments, words[0]) if _closes(walked) else None
-    return (opened, walked) if head is None else (head, walk_opened(context, head, arguments)[0])
+    opened = _find_head(context, arguments, words[0], opened) or opened
+    return opened, walk_opened(context, opened, arguments)[0]
 
 
-def _closes(walked: tables.Walked) -> bool:
-    """Whether a list leads back to where it began, so that this may be its head and no element."""
-    walk = walked.walk
-    if not isinstance(walk, ListWalk) or walk.end.reason is not End.CYCLE or not len(walk.nodes):
-        return False
-    return walk.end.address == int(walk.nodes[0])
-
-
-def _find_head(context: Any, arguments: Any, expression: str) -> Optional[Opened]:
-    """Return a list that a shape knows by its head (a ``list_head``), or None when the expression is none."""
-    if context.locate(expression).value is not None:
-        return None  # a pointer: to the first node
+def _find_head(context: Any, arguments: Any, expression: str, by_link: Opened) -> Optional[Opened]:
+    """Return the same list as a shape knows it by its head (a ``list_head`` is no element), or None."""
+    if context.locate(expression).value is not None or arguments.value("end") is not None:
+        return None  # a pointer leads to the first node
     try:
         opened = open_expression(context, arguments, expression)
     except (UsageError, ShapeError):
         return None
-    return opened if isinstance(opened.structure, ListHead) else None
+    ours, theirs = opened.structure, by_link.structure
+    if not isinstance(ours, ListHead) or not isinstance(theirs, ListHead):
+        return None
+    return opened if ours.node.links.next == theirs.node.links.next else None
 
 
 def open_expression(context: Any, arguments: Any, expression: str, link: Optional[str] = None) -> Opened:
