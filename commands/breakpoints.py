@@ -41,7 +41,9 @@ def breakpoints_command(context: Any, arguments: Any) -> Optional[Report]:
     """Set, list or delete breakpoints, or print one event of theirs."""
     action, *rest = arguments.words or [""]
     if action not in _ACTIONS:
-        raise UsageError(f"no action {action!r}" if action else "an action is missing", f"write {_ACTION_NAMES}")
+        raise UsageError(
+            f"no action {action!r}" if action else "an action is missing", f"write {_ACTION_NAMES}"
+        )
     return _ACTIONS[action](arguments, rest)
 
 

@@ -51,6 +51,11 @@ class Context:
         """Return every heap of the target, as ``gdbext.heap.model.Heap``; it may be none."""
         return self.session.heaps(self.progress)
 
+    @property
+    def known_heaps(self) -> Sequence[Any]:
+        """The heaps as far as a command has walked them before, for what is not worth a walk."""
+        return self.session.known_heaps
+
     def heap(self, allocator: str) -> Any:
         """Return the heap of one allocator ("glibc").
 

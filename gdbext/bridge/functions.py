@@ -13,6 +13,7 @@ import gdb
 
 from gdbext.bridge import notes, operands, settings
 from gdbext.bridge.harmless import one_line
+from gdbext.bridge.progress import TimeUp
 from gdbext.errors import GdbextError, UsageError
 from gdbext.structures.counting import NODE_LIMIT, count_nodes
 
@@ -52,6 +53,8 @@ class Function(gdb.Function):
             if len(arguments) not in self._counts:
                 raise UsageError(f"{len(arguments)} arguments", f"write {self._usage}")
             number, why = self._answer(arguments)
+        except TimeUp:
+            why = "stopped by the time budget"
         except (GdbextError, gdb.error) as error:
             why = one_line(error)
             if isinstance(error, UsageError):
@@ -132,7 +135,9 @@ def _container_of(arguments: Sequence[gdb.Value]) -> "tuple[int, Optional[str]]"
 
     TYPE and MEMBER are texts: $gx_container_of(link, "struct item", "list.entry")."""
     pointer = operands.read_operand(arguments[0])
-    offset = operands.find_offset(operands.text_of(arguments[1], "TYPE"), operands.text_of(arguments[2], "MEMBER"))
+    offset = operands.find_offset(
+        operands.text_of(arguments[1], "TYPE"), operands.text_of(arguments[2], "MEMBER")
+    )
     address = operands.number_of(pointer)
     if not address:
         return 0, "null pointer"

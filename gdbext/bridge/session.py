@@ -76,6 +76,11 @@ class Session:
             self._types = GdbTypes()
         return self._types
 
+    @property
+    def known_heaps(self) -> Sequence[Any]:
+        """The heaps when a command has asked for them before, else none."""
+        return self._heaps or ()
+
     def heaps(self, progress: Progress) -> Sequence[Any]:
         """Return every heap of the target. One that is incomplete is made anew next time."""
         if self._heaps is not None:

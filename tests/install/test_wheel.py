@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PARTS = ("gdbext", "commands", "printers", "requirements")
+PARTS = ("gdbext", "commands", "printers", "shapes", "requirements")
 FILES = ("pyproject.toml", "setup.py", "README.md")
 
 
@@ -39,7 +39,7 @@ def modules_of_checkout():
     own = (path.relative_to(CHECKOUT) for path in (CHECKOUT / "gdbext").rglob("*.py"))
     mounted = (
         Path("gdbext") / path.relative_to(CHECKOUT)
-        for top in ("commands", "printers") for path in (CHECKOUT / top).rglob("*.py")
+        for top in ("commands", "printers", "shapes") for path in (CHECKOUT / top).rglob("*.py")
     )
     return {str(path) for path in (*own, *mounted)}
 
@@ -49,6 +49,8 @@ def test_holds_every_module_and_no_other(wheel):
         shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert {name for name in shipped if name.endswith(".py")} == modules_of_checkout()
     assert {name.split("/")[0] for name in shipped} == {"gdbext"}
+    shapes = {f"gdbext/shapes/{path.name}" for path in (CHECKOUT / "shapes").glob("*.toml")}
+    assert shapes and {"gdbext/canned.gdb", *shapes} <= shipped
 
 
 def test_states_what_it_needs(wheel):
