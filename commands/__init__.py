@@ -325,19 +325,31 @@ COMMANDS: Sequence[CommandSpec] = (
         "lockwait",
         run="lockwait:examine",
         summary="Which thread waits for what, held by whom, and what the holder is doing",
-        description="One row a thread: what it does, and the lock or thread that it waits for, read from its "
-        "registers and the lock's own memory; libc's debug info is not needed. `confidence` is high when names, types "
-        "or the object itself leave no doubt, low when other kinds of lock would look the same.\n\nA lock without an "
-        "owner field (spinlock, semaphore, condition variable) shows who mentions its address in a register or on "
-        "top of the stack: a holder by mention, marked ?. Deadlocks are told only from what locks say themselves. "
-        "From the shell the exit status is 1 when there are findings.",
+        description="Read the findings first: a deadlock is a ring of threads, a convoy many behind one; the root of "
+        "a convoy is the thread to look at (`thread apply N bt`). A lock that is merely busy is no finding, and stands "
+        "under `Who waits for whom`.\n\nOne row a thread: what it does, and the lock or thread that it waits for, read "
+        "from its registers and the lock's own memory; libc's debug info is not needed. `confidence` is high when "
+        "names, types or the object itself leave no doubt, low when other kinds of lock would look the same. `in` is "
+        "the first function that is neither libc's nor a lock's.\n\nA lock without an owner field (spinlock, "
+        "semaphore, condition variable) shows who mentions its address in a register or on top of the stack: a "
+        "holder by mention, marked ?. Deadlocks are told only from what locks say themselves.\n\nWhere somebody waits "
+        "for a lock, the program's hash tables are looked at (set gx table-search-seconds): a lock in one gets its "
+        "name, a holder in a long chain its place there. --in EXPR names a list or table that is not found by itself."
+        "\n\nOne look cannot tell stuck from slow. From the shell, gdbext lockwait --pid PID --samples 3 --interval 2 "
+        "lets the process go on between the looks. In gdb a stopped process does not move, so there is no such option: "
+        "write --json=FILE, continue, interrupt, and --compare=FILE; the same for two cores of one process. Verdicts: "
+        "stuck (same holder at the same place), slow (same holder, moving), moving, new, gone; same holder and same "
+        "waiters where nothing more is known.\n\nFrom the shell the exit status is 1 when there are findings.",
         options=(
             Option("stacks", "flag", "group equal stacks instead, with their threads"),
             Option("compare", "text", "say what has moved since FILE, an earlier --json=FILE", metavar="FILE"),
-            Option("dot", "text", "also write the wait-for graph for graphviz", metavar="FILE"),
+            Option("in", "text", "look for locks and holders in this list or table too", metavar="EXPR", many=True),
+            Option("shape", "text", "take what --in names for this shape", metavar="NAME"),
+            Option("heap", "flag", "walk the heap, to name the blocks that locks are in"),
+            Option("dot", "text", "also write the wait-for graph; drawn where FILE ends in .svg", metavar="FILE"),
             Option("flame", "text", "also write folded stacks for flame graphs", metavar="FILE"),
         ),
-        example="lockwait --json=/tmp/locks.json",
+        example="lockwait\nlockwait --compare=/tmp/before.json --dot /tmp/locks.svg",
     ),
     CommandSpec(
         "shapes list",
@@ -446,7 +458,9 @@ SETTINGS: Sequence[Setting] = (
     Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is never"),
     Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
     Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
-    Setting("table-search-seconds", 5, "seconds", "Seconds that triage looks for hash tables; 0 is not at all"),
+    Setting("table-search-seconds", 5, "seconds", "Seconds that triage and lockwait look for hash tables; 0 is not"),
+    Setting("convoy-waiters", 3, "count", "Threads behind a holder that waits or is in a long chain that are a convoy"),
+    Setting("convoy-many", 16, "count", "Threads behind one holder that are a convoy whatever it does"),
 )
 
 # Names of ours that another pack owns: never registered plainly, whether or not it is loaded. Held

@@ -4,43 +4,82 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Iterable
+import shutil
+import subprocess
+from typing import Any, Iterable, Iterator
 
 from gdbext.analysis.lockfindings import check_locks, find_lock_findings
 from gdbext.analysis.lockwait import Knowledge, lockwait_report
 from gdbext.analysis.stackgroups import fold, group_stacks
+from gdbext.analysis.tables import walk_structure
+from gdbext.analysis.tablesearch import Looked
 from gdbext.analysis.waitchanges import compare, read_earlier
 from gdbext.analysis.waitdot import dot_lines
 from gdbext.bridge.lockplaces import read_knowledge
-from gdbext.bridge.stacks import GdbStacks
 from gdbext.errors import UsageError
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
-from gdbext.structures.locks.model import Census
+from gdbext.structures.locks.model import Census, Stacks
+from gdbext.structures.manner import Manner
+from gdbext.structures.resolve import open_located
+
+_DRAWING = 60  # seconds that graphviz may take
 
 
 def examine(context: Any, arguments: Any) -> Report:
     """Return the census of the threads and their locks."""
     earlier = arguments.value("compare")
     before = None if earlier is None else read_earlier(os.path.expanduser(earlier))
-    stacks = GdbStacks()
+    more = list(_named_tables(context, arguments))
+    stacks = context.stacks
     census = take_census(context.target, stacks, context.progress)
-    known = read_knowledge(context, census, stacks)
+    known = read_knowledge(context, census, stacks, more=more, heap=arguments.flag("heap"))
     _write_files(arguments, census, known, stacks)
     if arguments.flag("stacks"):
         return group_stacks(census, stacks)
     findings = find_lock_findings(census, known, context.settings)
-    report = lockwait_report(census, known, findings, check_locks(census))
+    report = lockwait_report(census, known, findings, check_locks(census, known.name_of))
     if before is None:
         return report
-    return dataclasses.replace(report, data=compare(before, report.data))
+    return dataclasses.replace(report, data=compare(before, report.data, context.target.identity.time))
 
 
-def _write_files(arguments: Any, census: Census, known: Knowledge, stacks: GdbStacks) -> None:
+def _named_tables(context: Any, arguments: Any) -> Iterator[Looked]:
+    """Iterate over the lists and tables that the user has named."""
+    manner = Manner(shape=arguments.value("shape"))
+    for expression in arguments.value("in") or ():
+        located = context.locate(expression)
+        opened = open_located(context.target, context.types, context.shapes, located, manner)
+        yield Looked(expression, opened, walk_structure(context.target, opened.structure, None, context.progress))
+
+
+def _write_files(arguments: Any, census: Census, known: Knowledge, stacks: Stacks) -> None:
     if arguments.value("dot") is not None:
-        _write(arguments.value("dot"), dot_lines(census, known))
+        _draw(arguments.value("dot"), dot_lines(census, known))
     if arguments.value("flame") is not None:
         _write(arguments.value("flame"), fold(census, stacks))
+
+
+def _draw(path: str, lines: Iterable[str]) -> None:
+    """Write a graph; where the file's name ends in .svg, its picture.
+
+    :raises UsageError: when it cannot be written, or drawn.
+    """
+    if not path.lower().endswith(".svg"):
+        _write(path, lines)
+        return
+    program = shutil.which("dot")
+    if program is None:
+        hint = "install graphviz, or name a file that ends in .dot for the graph as text"
+        raise UsageError(f"cannot draw {path}: there is no program dot here", hint)
+    command = [program, "-Tsvg", "-o", os.path.expanduser(path)]
+    try:
+        made = subprocess.run(command, input="".join(lines), capture_output=True, text=True, timeout=_DRAWING)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"cannot draw {path}: {error}", "name a file that ends in .dot") from None
+    if made.returncode:
+        reason = (made.stderr.strip().splitlines() or [f"dot ended with {made.returncode}"])[-1]
+        raise UsageError(f"cannot draw {path}: {reason}", "name a file that ends in .dot")
 
 
 def _write(path: str, pieces: Iterable[str]) -> None:

@@ -8,9 +8,7 @@ from gdbext.analysis import triage
 from gdbext.analysis.lockfindings import find_lock_findings
 from gdbext.analysis.residency import residency_of
 from gdbext.analysis.tablesearch import Looked
-from gdbext.analysis.waitgraph import find_holders
-from gdbext.bridge.lockplaces import read_knowledge
-from gdbext.bridge.stacks import GdbStacks
+from gdbext.bridge.lockplaces import read_knowledge, wants_tables
 from gdbext.bridge.tables import judge_tables
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
@@ -25,14 +23,14 @@ def examine(context: Any, arguments: Any) -> Report:
 
 def look_beyond(context: Any) -> triage.Beyond:
     """Return what is wrong with locks, and with the hash tables that the program's variables lead to."""
-    stacks = GdbStacks()
+    stacks = context.stacks
     try:
         census = take_census(context.target, stacks, context.progress)
     except KeyboardInterrupt:
         return triage.Beyond(complete=False)
     # The holders of locks are looked for in these tables, so each is walked once.
     kept: "list[Looked]" = []
-    tables = judge_tables(context, kept.append if find_holders(census) else _forget)
+    tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)
     known = read_knowledge(context, census, stacks, tables=kept)
     locks = triage.Beyond(find_lock_findings(census, known, context.settings))
     return triage.joined(tables, locks)

@@ -8,9 +8,12 @@ from typing import Any, List, Optional
 from gdbext.analysis import elements, tables
 from gdbext.errors import ShapeError, UsageError
 from gdbext.report import Report
+from gdbext.structures.anchored import is_anchored
+from gdbext.structures.library import Library
 from gdbext.structures.manner import Manner
 from gdbext.structures.model import ListHead, TreeRoot
-from gdbext.structures.resolve import Opened, open_located
+from gdbext.structures.resolve import Opened, nearest_shape, open_located
+from gdbext.structures.types import Located
 
 
 def walk(context: Any, arguments: Any) -> Report:
@@ -96,11 +99,21 @@ def open_expression(context: Any, arguments: Any, expression: str, link: Optiona
     :param link: the member that leads on, where it is no option.
     :raises UsageError: when the expression is missing, has no value, or nothing says what it is.
     """
-    if not expression:
-        raise UsageError("an expression is missing", "name a list, a table of bins, or a group of tables")
     manner, shapes = read_manner(context, arguments, link), context.shapes
-    opened = open_located(context.target, context.types, shapes, context.locate(expression), manner)
+    located = context.locate(expression) if expression else _locate_by_shape(shapes, manner.shape)
+    opened = open_located(context.target, context.types, shapes, located, manner)
     return replace(opened, problems=(*shapes.problems, *opened.problems))
+
+
+def _locate_by_shape(shapes: Library, name: Optional[str]) -> Located:
+    """Return the place that a shape names by itself: no expression is needed for it."""
+    shape = None if name is None else shapes.find_shape(name)
+    if name is not None and shape is None:
+        raise nearest_shape(shapes, name)
+    if shape is None or not is_anchored(shape):
+        wanted = "name a list, a table of bins, or a group of tables"
+        raise UsageError("an expression is missing", wanted)
+    return Located(shape.name, None, None, 0)
 
 
 def walk_opened(context: Any, opened: Opened, arguments: Any) -> List[tables.Walked]:

@@ -63,10 +63,11 @@ def walk(start: int, links: "Links", circular: bool) -> "ListWalk":
     :param circular: it ends there.
     :raises FaultError: when the first link cannot be read.
     """
+    from gdbext.structures.chainwalk import decode_head
     from gdbext.structures.model import ListHead, Node
-    from gdbext.structures.opening import decode
 
-    first = decode(shaped.read_target().reader.word(start, "head"), links)
+    target = shaped.read_target()
+    first = decode_head(target.reader.word(start, "head"), links, target.abi)
     return walk_head(ListHead(start, first, Node(links), start + links.relative if circular else None))
 
 

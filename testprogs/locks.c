@@ -7,7 +7,11 @@
  *        convoy: eight threads wait, through two locks, for one that sleeps.
  *        join: two threads join each other.
  *        lonely: three threads wait for a condition that nobody is left to signal.
- *        readers: main reads, one writer and two later readers wait.
+ *        readers: main reads, one writer waits.
+ *        starved: the same with a lock that prefers writers: two later readers wait behind the writer.
+ *        zeroed: two threads spin at a lock that was never initialised.
+ *        abandoned: main too waits for an end that depends on a signal that nobody is left to send.
+ *        destroyed, contradicting, overwritten: the mutex that a thread waits for loses its kind, its word, both.
  *        restarted: timed waits that were interrupted once, so that the kernel shows restart_syscall.
  * --healthy: the same primitives, busy but live: threads that take turns at a mutex and a spinlock, a semaphore
  *        and a condition variable as queues, a read-write lock with more reads than writes.
@@ -32,7 +36,7 @@ static pthread_barrier_t barrier;
 static pthread_spinlock_t spin;
 static sem_t semaphore;
 static struct timespec deadline;
-static pthread_t sleeper_thread, joiners[2];
+static pthread_t sleeper_thread, abandoned_thread, joiners[2];
 static volatile int going = 1;
 
 static struct waiter {
@@ -322,6 +326,64 @@ static void join_cycle(void)
     meet();
 }
 
+/* A lock that prefers writers lets no reader pass a writer that waits. */
+static void starved(void)
+{
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&read_only, &attributes);
+    pthread_rwlock_rdlock(&read_only);
+    add("rwlock-write", want_write, &read_only, 0, 0);
+    settle();
+    add("rwlock-read", want_read, &read_only, 0, 0);
+    add("rwlock-read", want_read, &read_only, 0, 0);
+}
+
+static pthread_spinlock_t zeroed_lock;
+
+static void *want_zeroed(void *self)
+{
+    struct waiter *me = self;
+    me->lock = (const void *)(uintptr_t)&zeroed_lock;
+    me->spins = 1;
+    arrive(me);
+    pthread_spin_lock(&zeroed_lock);
+    return self;
+}
+
+/* Only those who spin know where the lock is: nobody seems to hold it. */
+static void zeroed(void)
+{
+    add("spinlock", want_zeroed, NULL, 0, 0);
+    add("spinlock", want_zeroed, NULL, 0, 0);
+}
+
+/* State the truth before waiting, since nobody can afterwards. */
+static void wait_for_ever(void (*details)(void))
+{
+    struct waiter *self = &waiters[waiter_count++];
+    *self = (struct waiter){"join", NULL, own_tid(), waiters[0].tid, 0, 0};
+    write_truth(details);
+    UNUSED ssize_t ignored = write(1, "READY\n", 6);
+    if (aborts)
+        abort();
+    pthread_join(abandoned_thread, NULL);
+}
+
+/* Overwrite words of a mutex that is waited for: its word is the first, its kind the fifth, or the fourth of 32 bits. */
+static void spoil(int word, int kind)
+{
+    int *words = (int *)&normal;
+    pthread_mutex_lock(&normal);
+    add("mutex", want_mutex, &normal, own_tid(), 0);
+    settle();
+    if (word >= 0)
+        words[0] = word;
+    if (kind)
+        words[sizeof(void *) == 8 ? 4 : 3] = kind;
+}
+
 static void restarted(void)
 {
     pthread_mutex_lock(&normal);
@@ -457,12 +519,27 @@ int main(int argc, char **argv)
     else if (!strcmp(mode, "readers")) {
         pthread_rwlock_rdlock(&written);
         add("rwlock-write", want_write, &written, 0, 0);
-    } else if (!strcmp(mode, "restarted"))
+    } else if (!strcmp(mode, "starved"))
+        starved();
+    else if (!strcmp(mode, "zeroed"))
+        zeroed();
+    else if (!strcmp(mode, "abandoned")) {
+        waiters[waiter_count++] = (struct waiter){"condition", &condition, 0, 0, 0, 0};
+        abandoned_thread = spawn("abandoned", want_signal, &waiters[0]);
+    } else if (!strcmp(mode, "destroyed"))
+        spoil(-1, -1);
+    else if (!strcmp(mode, "contradicting"))
+        spoil(0, 0);
+    else if (!strcmp(mode, "overwritten"))
+        spoil(0x6f6c6548, 0x77777777);
+    else if (!strcmp(mode, "restarted"))
         restarted();
     else
         give_up("locks: no such --mode");
     settle();
     if (!strcmp(mode, "restarted") && !healthy)
         interrupt_all();
+    if (!strcmp(mode, "abandoned") && !healthy)
+        wait_for_ever(details);
     truth_end(details);
 }

@@ -26,6 +26,7 @@ def pytest_configure(config: Any) -> None:
     config.addinivalue_line(
         "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"
     )
+    config.addinivalue_line("markers", "jeboards(**dimensions): the same for boards of jemalloc")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -6,9 +6,9 @@ by something slow (a system call other than a lock's, a long chain), or when ver
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Callable, Iterator, Mapping, Optional, Sequence
 
-from gdbext.analysis.lockwait import Knowledge, Position, cycle_sentence
+from gdbext.analysis.lockwait import Knowledge, Position, convoy_sentence, cycle_sentence, lock_text
 from gdbext.analysis.waitgraph import Convoy, Cycle, build_graph
 from gdbext.report import Confidence, Finding, Problem, Settings, Severity
 from gdbext.structures.locks.model import Census, Primitive, State, Wait
@@ -17,6 +17,7 @@ from gdbext.wording import count_text
 # Of `set gx`: waiters that make a convoy behind a slow holder, behind any holder, and the chain that is long.
 SLOW, MANY, LONG = "convoy-waiters", "convoy-many", "hot-bin"
 DEFAULTS = {SLOW: 3, MANY: 16, LONG: 20}
+_LINES, _LISTED = 4, 12  # lines of evidence of one kind; threads in one
 _RANK = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 
 
@@ -26,29 +27,32 @@ def find_lock_findings(census: Census, known: Knowledge, settings: Settings) -> 
     :param settings: of ``set gx``; those not given have their defaults.
     """
     graph = build_graph(census)
-    waits = {wait.thread.number: wait for wait in census.waits}
-    judge = _Judge(waits, known, {**DEFAULTS, **settings})
+    judge = _Judge(census, known, {**DEFAULTS, **settings})
     found = [judge.of_cycle(cycle) for cycle in graph.cycles]
     found += judge.of_lost(graph.lost)
     found += [finding for convoy in graph.convoys for finding in judge.of_convoy(convoy)]
     return tuple(found)
 
 
-def check_locks(census: Census) -> Sequence[Problem]:
+def check_locks(
+    census: Census, name_of: "Callable[[int], Optional[str]]" = lambda address: None
+) -> Sequence[Problem]:
     """Return what locks say about themselves that cannot be right: destroyed, contradicting."""
     seen = {}
     for wait in census.waits:
         state = wait.state_of_lock
+        name = (name_of(wait.lock) if wait.lock else None) or ""
         for fault in state.faults if state else ():
-            seen[wait.lock, fault] = Problem("lock-state", wait.lock, f"{_kind(wait)}: {fault}")
+            seen[wait.lock, fault] = Problem("lock-state", wait.lock, f"{_kind(wait)} {name}".rstrip() + f": {fault}")
     return tuple(seen.values())
 
 
 class _Judge:
     """Turns edges into findings."""
 
-    def __init__(self, waits: Mapping[int, Wait], known: Knowledge, limits: Settings) -> None:
-        self._waits = waits
+    def __init__(self, census: Census, known: Knowledge, limits: Settings) -> None:
+        self._waits = {wait.thread.number: wait for wait in census.waits}
+        self._mentions = census.mentions
         self._known = known
         self._limits = limits
 
@@ -60,10 +64,9 @@ class _Judge:
             "self-deadlock" if alone else "deadlock",
             Severity.WARNING if cycle.timed else Severity.CRITICAL,
             self._least(behind),
-            cycle_sentence(cycle, self._waits, self._known.name_of)
-            + ("; one of the waits is timed, so it will end by itself" if cycle.timed else ""),
+            cycle_sentence(cycle, self._waits, self._known.name_of),
             waiters=len(behind),
-            evidence=tuple(self._evidence(number) for number in behind),
+            evidence=tuple(self._evidence(number) for number in behind[:_LISTED]),
             remedy=_RELOCK if alone else _ORDER,
         )
 
@@ -72,12 +75,14 @@ class _Judge:
         queues: "dict[tuple[Optional[int], int], list[int]]" = {}
         for number, tid in lost.items():
             queues.setdefault((self._waits[number].lock, tid), []).append(number)
-        for (lock, tid), queue in queues.items():
+        for (_, tid), queue in queues.items():
+            if self._least(queue) is Confidence.LOW:  # what else than a mutex the word may be is not excluded
+                continue
             yield Finding(
                 "lost-owner",
                 Severity.CRITICAL,
                 self._least(queue),
-                f"{_threads(queue)} for the {_kind(self._waits[queue[0]])} {self._name(lock)}, whose owner, "
+                f"{_threads(queue)} for {lock_text(self._waits[queue[0]], self._known.name_of)}, whose owner, "
                 f"thread id {tid}, is gone",
                 waiters=len(queue),
                 evidence=tuple(self._evidence(number) for number in queue[:4]),
@@ -86,37 +91,47 @@ class _Judge:
 
     def of_convoy(self, convoy: Convoy) -> Iterator[Finding]:
         """Return the finding of a convoy, if it is one."""
-        spinning = self._spins(convoy)
-        reason = self._slowness(convoy)
-        enough = self._limits[SLOW] if reason else self._limits[MANY]
-        if convoy.lock is None or len(convoy.waiters) < enough:
+        spinning, slow = self._spins(convoy), self._is_slow(convoy)
+        enough = self._limits[SLOW] if slow else self._limits[MANY]
+        if convoy.lock is None or len(convoy.waiters) < enough or not (slow or self._is_the_programs(convoy)):
             return
-        held = "whose holder is not known"
-        if convoy.holder is not None:
-            probably = "probably " if convoy.guessed else ""
-            held = f"{probably}held by thread {convoy.holder}, {reason or 'which runs'}"
         yield Finding(
             "spin-convoy" if spinning else "convoy",
             Severity.WARNING,
             self._confidence(convoy),
-            f"{_threads(convoy.waiters)} for {self._name(convoy.lock)}, {held}",
+            convoy_sentence(convoy, self._waits, self._known),
             waiters=len(convoy.waiters),
-            evidence=tuple(self._evidence(number) for number in convoy.direct[:4]),
-            remedy=_SPIN if spinning else _SLOW,
+            evidence=(*self._queue(convoy.direct), *self._holding(convoy)),
+            remedy=self._remedy(convoy, spinning),
         )
 
-    def _slowness(self, convoy: Convoy) -> str:
-        """Return why the root will not let go soon, or "" when nothing says so."""
+    def _is_the_programs(self, convoy: Convoy) -> bool:
+        """Return whether the lock is not libc's own: many threads that print, or allocate, queue and go on."""
+        return any(self._waits[number].primitive is not Primitive.LOW_LEVEL for number in convoy.direct)
+
+    def _is_slow(self, convoy: Convoy) -> bool:
+        """Return whether the root will not let go soon: it is in a long chain, waits itself, or is in the kernel."""
         if convoy.holder is None:
-            return ""
+            return False
         wait, position = self._waits[convoy.holder], self._position(convoy.holder)
         if position is not None and position.length > self._limits[LONG]:
-            return f"which is {position}"
-        if wait.primitive is not None:
-            return f"which waits at a {wait.primitive.value} itself"
-        if wait.state is State.SYSCALL and wait.syscall != "tgkill":
-            return f"which is in {wait.syscall}"
-        return ""
+            return True
+        if convoy.guessed and not self._is_likely(convoy):
+            return False
+        # A thread that aborts runs: what it was doing is what the core was taken for. A wait within libc, for malloc's
+        # arena or a condition variable's group, is short.
+        waits = wait.primitive not in (None, Primitive.LOW_LEVEL)
+        return waits or (wait.state is State.SYSCALL and wait.syscall != "tgkill")
+
+    def _is_likely(self, convoy: Convoy) -> bool:
+        """Return whether more than a word of its stack, which may be stale, speaks for a holder by mention."""
+        mentions = self._mentions.get(convoy.lock or 0, ())
+        return any(one.thread == convoy.holder and one.confidence is not Confidence.LOW for one in mentions)
+
+    def _remedy(self, convoy: Convoy, spinning: bool) -> str:
+        position = None if convoy.holder is None else self._position(convoy.holder)
+        long = position is not None and position.length > self._limits[LONG]
+        return (_LONG if long else "") + (_SPIN if spinning else _SLOW)
 
     def _position(self, number: int) -> Optional[Position]:
         return self._known.positions.get(number)
@@ -138,15 +153,40 @@ class _Judge:
         wait = self._waits[number]
         state = wait.state_of_lock
         says = f"; the lock says: {state.meaning}" if state else ""
-        return f"thread {number}: {_kind(wait)} {self._name(wait.lock)} ({', '.join(wait.because)}){says}"
+        return f"thread {number}: {_kind(wait)} {self._place(wait.lock)} ({', '.join(wait.because)}){says}"
+
+    def _queue(self, numbers: Sequence[int]) -> Iterator[str]:
+        """Iterate over the evidence of threads that wait for one lock, those alike in one line."""
+        alike: "dict[tuple[str, ...], list[int]]" = {}
+        for number in numbers:
+            alike.setdefault(self._waits[number].because, []).append(number)
+        for group in list(alike.values())[:_LINES]:
+            first = self._evidence(group[0])
+            more = ", ".join(map(str, group[1:_LISTED])) + (", …" if len(group) > _LISTED else "")
+            yield first.replace(":", f" (and {more}):", 1) if more else first
+
+    def _holding(self, convoy: Convoy) -> Iterator[str]:
+        """Iterate over what speaks for the holder of a lock that names none, and for what it does."""
+        mentions = self._mentions.get(convoy.lock or 0, ()) if convoy.guessed else ()
+        for mention in mentions[:_LINES]:
+            yield f"thread {mention.thread} has the lock's address in {', '.join(mention.places)}"
+        position = None if convoy.holder is None else self._position(convoy.holder)
+        if position is not None:
+            what = "that bin" if position.position is None else "that entry"
+            yield f"{position.place} of thread {position.thread} holds the address of {what}"
 
     def _name(self, lock: Optional[int]) -> str:
         return "?" if lock is None else self._known.name_of(lock) or f"{lock:#x}"
+
+    def _place(self, lock: Optional[int]) -> str:
+        name = None if lock is None else self._known.name_of(lock)
+        return f"{name} at {lock:#x}" if name else self._name(lock)
 
 
 _ORDER = "Take these locks in one order everywhere, or hold only one of them at a time."
 _RELOCK = "The lock is taken again by the thread that holds it: use a recursive mutex, or split the function."
 _SLOW = "Shorten what is done under the lock; `thread apply N bt` shows where its holder is."
+_LONG = "`slabskew` says why the chain is so long: that comes first. "
 _SPIN = "A spinlock burns a CPU for each waiter: shorten the holder's section, or use a mutex."
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
+from gdbext.analysis.lockoddities import for_each_oddity
 from gdbext.analysis.waitgraph import Convoy, Cycle, WaitGraph, build_graph
-from gdbext.report import Finding, Kind, Problem, Report, column, line, table
+from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, line, table
 from gdbext.structures.locks.model import Census, Frame, LockState, Primitive, Wait
 from gdbext.wording import count_text
+
+RESTARTED = "restart_syscall"  # how the kernel names a timed call once somebody has interrupted it
 
 
 @dataclass(frozen=True)
@@ -45,22 +48,24 @@ class Position:
 
     :param table: address of the table, or of the list's head.
     :param bin: index, None for a list.
-    :param position: of the node that the thread points to, from 1.
+    :param position: of the node that the thread points to, from 1; None where it points to the bin alone.
     :param length: nodes of the chain.
     :param place: the register or stack word that says so.
     """
 
-    thread: int
-    table: int
-    table_name: Optional[str]
-    bin: Optional[int]
-    position: int
-    length: int
-    place: str
+    thread: int = line(None, Kind.COUNT)
+    table: int = line(None, Kind.ADDRESS)
+    table_name: Optional[str] = line(None)
+    bin: Optional[int] = line(None, Kind.COUNT)
+    position: Optional[int] = line(None, Kind.COUNT)
+    length: int = line(None, Kind.COUNT)
+    place: str = line(None)
 
     def __str__(self) -> str:
         where = f"in the chain of bin {self.bin}" if self.bin is not None else "in a list"
         name = f" of {self.table_name}" if self.table_name else ""
+        if self.position is None:
+            return f"{where}{name}, of {count_text(self.length, 'entry', 'entries')}"
         return f"{where}{name}, at entry {self.position} of {self.length}"
 
 
@@ -101,15 +106,16 @@ class LockRow:
     """
 
     address: int = column("lock", Kind.ADDRESS)
-    name: Optional[str] = column("name")
-    primitive: str = column("kind")
+    name: Optional[str] = column(None)
+    primitive: str = column(None)
     waiters: int = column("waiters", Kind.COUNT)
     waiting: Sequence[int] = column(None, Kind.OBJECT)
     word: Optional[int] = column(None, Kind.COUNT)
     meaning: Optional[str] = column("state")
     owner_text: str = column("holder", json=False)
     owner: Optional[Owner] = column(None, Kind.OBJECT)
-    owner_waits: Optional[str] = column("holder is", default=None)
+    title: str = column("what", json=False)
+    owner_waits: Optional[str] = column(None, default=None)
     holder_candidates: Sequence[Candidate] = column(None, Kind.OBJECT, default=())
     holder_position: Optional[Position] = column(None, Kind.OBJECT, default=None)
     faults: Sequence[str] = column(None, Kind.OBJECT, default=())
@@ -132,12 +138,20 @@ class LockWaits:
     """What ``lockwait`` answers."""
 
     summary: str = line("locks", json=False)
-    sentences: Sequence[str] = line(None, Kind.OBJECT)
     findings: Sequence[Finding] = table("Findings")
+    sentences: Sequence[str] = table(None)
+    told: Sequence[str] = table("Who waits for whom", json=False)
     threads: Sequence[ThreadRow] = table("Threads")
     locks: Sequence[LockRow] = table("Locks")
     cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
-    convoys: Sequence[ConvoyRow] = table("Who holds up whom")
+    convoys: Sequence[ConvoyRow] = table(None)
+
+
+@dataclass(frozen=True)
+class QuietLockWaits(LockWaits):
+    """As :class:`LockWaits`, where nobody waits for anybody, or the findings say it all."""
+
+    told: Sequence[str] = table(None, json=False)
 
 
 @dataclass(frozen=True)
@@ -147,11 +161,15 @@ class Knowledge:
     :param name_of: an address's name, or None.
     :param positions: of threads in chains, by thread number.
     :param frames: the first frame of each thread that is no wrapper of a lock, by number.
+    :param evidence: what the tables behind names and positions are.
+    :param complete: False when the search for them was stopped.
     """
 
     name_of: Callable[[int], Optional[str]] = lambda address: None
     positions: Mapping[int, Position] = field(default_factory=dict)
     frames: Mapping[int, Frame] = field(default_factory=dict)
+    evidence: Sequence[Evidence] = ()
+    complete: bool = True
 
 
 def lockwait_report(
@@ -166,17 +184,20 @@ def lockwait_report(
     """
     graph = build_graph(census)
     writer = _Writer(census, graph, known)
-    locks = tuple(writer.lock_rows())
-    data = LockWaits(
+    sentences = (*writer.sentences(), *for_each_oddity(census, lambda wait: lock_text(wait, known.name_of)))
+    summaries = {finding.summary for finding in findings}
+    told = tuple(sentence for sentence in sentences if sentence not in summaries)
+    data = (LockWaits if told else QuietLockWaits)(
         _summary(census, graph),
-        tuple(writer.sentences()),
         tuple(findings),
+        sentences,
+        told,
         tuple(writer.thread_rows()),
-        locks,
+        tuple(writer.lock_rows()),
         tuple(cycle.threads for cycle in graph.cycles),
         tuple(writer.convoy_rows()),
     )
-    return Report(data, problems=problems, notes=census.notes, findings=bool(findings))
+    return Report(data, known.evidence, problems, known.complete, census.notes, bool(findings))
 
 
 def _summary(census: Census, graph: WaitGraph) -> str:
@@ -223,23 +244,20 @@ class _Writer:
         for cycle in self._graph.cycles:
             yield cycle_sentence(cycle, self._waits, self._known.name_of)
         for convoy in self._graph.convoys:
-            yield convoy_sentence(convoy, self)
+            yield convoy_sentence(convoy, self._waits, self._known)
 
     def doing(self, number: int) -> str:
         """Return what a thread does, in words."""
-        wait = self._waits[number]
-        if wait.primitive is not None:
-            text = f"waiting at a {wait.primitive.value}"
-        else:
-            text = f"in {wait.syscall}" if wait.syscall else wait.state.value
-        position, frame = self._known.positions.get(number), self._known.frames.get(number)
-        if frame is not None and frame.function:
-            text += f", in {frame.function}"
-        return f"{text}, {position}" if position is not None else text
+        return doing(number, self._waits, self._known)
 
     def name(self, lock: Optional[int]) -> str:
         """Return a lock's name, or its address."""
         return "unknown" if lock is None else self._known.name_of(lock) or f"{lock:#x}"
+
+    def _name_of(self, wait: Wait) -> Optional[str]:
+        """Return the name of what is waited for; the object of a join is the thread's own, which its number names."""
+        unnamed = wait.lock is None or wait.primitive is Primitive.JOIN
+        return None if unnamed else self._known.name_of(wait.lock or 0)
 
     def _thread_row(self, wait: Wait) -> ThreadRow:
         owner = self._owner(wait.state_of_lock)
@@ -254,9 +272,9 @@ class _Writer:
             primitive or wait.syscall or "",
             primitive,
             wait.syscall,
-            "" if wait.primitive is None else self.name(wait.lock),
+            "" if wait.primitive in (None, Primitive.JOIN) else self.name(wait.lock),
             wait.lock,
-            None if wait.lock is None else self._known.name_of(wait.lock),
+            self._name_of(wait),
             "" if owner is None else str(owner),
             owner,
             wait.timed,
@@ -278,7 +296,7 @@ class _Writer:
         kinds = sorted({wait.primitive.value for wait in queue if wait.primitive})
         return LockRow(
             lock,
-            self._known.name_of(lock),
+            self._name_of(queue[0]),
             ", ".join(kinds),
             len(queue),
             tuple(wait.thread.number for wait in queue),
@@ -286,6 +304,7 @@ class _Writer:
             None if state is None else state.meaning,
             _holder_text(owner, candidates),
             owner,
+            f"{', '.join(kinds)} {self._name_of(queue[0]) or ''}",
             None if holder is None or holder not in self._waits else self.doing(holder),
             tuple(candidates),
             None if holder is None else self._known.positions.get(holder),
@@ -305,7 +324,7 @@ def _holder_text(owner: Optional[Owner], candidates: Sequence[Candidate]) -> str
     if owner is not None:
         return str(owner)
     if candidates:
-        return f"thread {candidates[0].number}? ({', '.join(candidates[0].places[:2])})"
+        return f"thread {candidates[0].number}?"
     return ""
 
 
@@ -320,20 +339,46 @@ def cycle_sentence(
         if wait.primitive is Primitive.JOIN:
             steps.append(f"{start} waits for the end of thread {following}")
             continue
-        kind = wait.primitive.value if wait.primitive else "lock"
-        name = (name_of(wait.lock) if wait.lock else None) or f"{wait.lock or 0:#x}"
         held = "itself" if following == number else f"thread {following}"
-        steps.append(f"{start} waits for the {kind} {name}, held by {held}")
-    return ", ".join(steps)
+        steps.append(f"{start} waits for {lock_text(wait, name_of)}, held by {held}")
+    timed = "; one of the waits is timed, so it will end by itself" if cycle.timed else ""
+    return ", ".join(steps) + timed
 
 
-def convoy_sentence(convoy: Convoy, writer: "_Writer") -> str:
+def convoy_sentence(convoy: Convoy, waits: Mapping[int, Wait], known: Knowledge) -> str:
     """Return a convoy in words, with what its root is doing."""
     count = count_text(len(convoy.waiters), "thread")
     verb = "waits" if len(convoy.waiters) == 1 else "wait"
-    what = "the end of another thread" if convoy.lock is None else writer.name(convoy.lock)
+    if convoy.lock is None:
+        what, held = "the end of", f"thread {convoy.holder}"
+        return f"{count} {verb} for {what} {held}, which is {doing(convoy.holder or 0, waits, known)}"
+    name = lock_text(waits[convoy.direct[0]], known.name_of)
     if convoy.holder is None:
-        return f"{count} {verb} for {what}, whose holder is not known"
+        return f"{count} {verb} for {name}, whose holder is not known"
     probably = "probably " if convoy.guessed else ""
-    held = f"thread {convoy.holder}" if convoy.lock is None else f"{probably}held by thread {convoy.holder}"
-    return f"{count} {verb} for {what}, {held}, which is {writer.doing(convoy.holder)}"
+    activity = doing(convoy.holder, waits, known)
+    return f"{count} {verb} for {name}, {probably}held by thread {convoy.holder}, which is {activity}"
+
+
+def lock_text(wait: Wait, name_of: Callable[[int], Optional[str]]) -> str:
+    """Return what is waited for in a sentence: "the mutex queue_lock", "the lock of slab 3 of cache"."""
+    name = (name_of(wait.lock) if wait.lock else None) or f"{wait.lock or 0:#x}"
+    if name.startswith(("lock ", "in ")):
+        return f"the {name}" if name.startswith("lock ") else f"a lock {name}"
+    if wait.primitive in (Primitive.RWLOCK_READ, Primitive.RWLOCK_WRITE):
+        return f"the rwlock {name}"
+    return f"the {wait.primitive.value if wait.primitive else 'lock'} {name}"
+
+
+def doing(number: int, waits: Mapping[int, Wait], known: Knowledge) -> str:
+    """Return what a thread does: "running in look_up, in the chain of bin 7 of cache, at entry 3 of 90"."""
+    wait, frame, position = waits[number], known.frames.get(number), known.positions.get(number)
+    text = wait.state.value
+    if wait.primitive is not None:
+        article = "an" if wait.primitive.value[0] in "aeiou" else "a"
+        text = f"waiting at {article} {wait.primitive.value}"
+    elif wait.syscall:
+        text = "in a timed system call" if wait.syscall == RESTARTED else f"in {wait.syscall}"
+    if frame is not None and frame.function:
+        text += f", called in {frame.function}" if wait.syscall and not wait.primitive else f" in {frame.function}"
+    return f"{text}, {position}" if position is not None else text

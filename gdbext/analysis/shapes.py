@@ -11,7 +11,7 @@ from gdbext.errors import ShapeError, UsageError
 from gdbext.report import Evidence, Kind, Report, Rows, column, line, table
 from gdbext.structures.bind import BoundShape, bind
 from gdbext.structures.guessing import guess
-from gdbext.structures.library import Library
+from gdbext.structures.library import Library, is_pattern
 from gdbext.structures.opening import root_addresses
 from gdbext.structures.paths import GlobalRoot, ModuleRoot, Root
 from gdbext.structures.resolve import bind_fitting, nearest_shape
@@ -236,7 +236,7 @@ def _types_text(shape: Shape) -> str:
 def _fits(shape: Shape, library: Library, types: Types, abi: Abi) -> Iterator[FitRow]:
     """Iterate over the types that a shape names and this program has; where it has none, what the shape declares."""
     found = False
-    for name in [name for name in shape.types if not re.search(r"[*?\[]", name)]:
+    for name in [name for name in shape.types if not is_pattern(name)]:
         type = types.find_type(name)
         if type is not None:
             found = True

@@ -8,11 +8,11 @@ from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis import distribution, sentences
-from gdbext.analysis.entries import Entries
-from gdbext.analysis.measures import WORST, Measured, measure
+from gdbext.analysis import distribution, tablesentences
+from gdbext.analysis.tablefigures import WORST, Measured, measure
+from gdbext.analysis.tablekeys import Entries
 from gdbext.analysis.tables import TableRow, Walked, is_complete, notes_of, problems_of, table_row
-from gdbext.analysis.verdicts import BinRow, Judged, Limits, Verdict, findings_of, judge, limits, shares
+from gdbext.analysis.tableverdicts import BinRow, Judged, Limits, Verdict, findings_of, judge, limits, shares
 from gdbext.errors import UsageError
 from gdbext.report import Confidence, Finding, Kind, Report, Settings, Severity, column, line, table
 from gdbext.structures.model import BinOf, BinsWalk, Group, ListHead, ProbeTable, Table, TreeRoot
@@ -115,7 +115,7 @@ class Examined:
         """Return sentence and advice for a verdict of a table."""
         figures = [each.figures for each in self.measured]
         group = len(figures), sum(each.walked for each in figures)
-        return sentences.describe(figures[at], verdict, where, self.measured[at].key, group)
+        return tablesentences.describe(figures[at], verdict, where, self.measured[at].key, group)
 
 
 def check_bins_of(opened: Opened) -> None:
@@ -136,11 +136,10 @@ def examine(target: Target, structure: Structure, walked: Sequence[Walked], sett
     """
     bounds = limits(settings)
     group = structure if isinstance(structure, Group) else None
-    lost = {problem.address for problem in group.problems} if group else set()
     measured = []
     for each in walked:
         found = _measure(target, each, bounds, group.slab_of if group else None)
-        if each.table.address in lost:
+        if group is not None and isinstance(each.table, Table) and not each.table.arrays:  # left out
             found = replace(found, figures=replace(found.figures, complete=False))
         measured.append(found)
     return Examined(walked, measured, judge([each.figures for each in measured], bounds))
@@ -195,7 +194,7 @@ def _explanations(examined: Examined) -> Iterator[str]:
         tables = [at for at, _ in group]
         described = [examined.describe(at, verdict, examined.where(at)) for at in tables[:_TOLD]]
         for sentence, _ in described:
-            yield sentences.capital(sentence)
+            yield tablesentences.capital(sentence)
         if len(tables) > _TOLD:
             yield f"{verdict.value} in {len(tables) - _TOLD} more tables."
         yield from dict.fromkeys(advice for _, advice in described if advice)

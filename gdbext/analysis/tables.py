@@ -10,8 +10,9 @@ import numpy as np
 from gdbext.errors import FaultError, ShapeError
 from gdbext.progress import Progress
 from gdbext.report import Kind, Problem, Report, column, line, table
+from gdbext.structures import bins, lists, probes, trees
 from gdbext.structures.bins import check_bins, walk_bins
-from gdbext.structures.checking import check_end, kind_of
+from gdbext.structures.chainwalk import Repeats
 from gdbext.structures.lists import check_list, walk_list
 from gdbext.structures.model import (
     U64,
@@ -28,7 +29,7 @@ from gdbext.structures.model import (
 from gdbext.structures.opening import Structure
 from gdbext.structures.probes import ProbeWalk, check_probes, walk_probes
 from gdbext.structures.resolve import Opened
-from gdbext.structures.trees import TreeWalk, check_links, check_tree, walk_tree
+from gdbext.structures.trees import TreeWalk, check_tree, walk_tree
 from gdbext.target import Target
 from gdbext.wording import count_text, grouped
 
@@ -92,6 +93,8 @@ def walk_structure(
 ) -> List[Walked]:
     """Walk a list or table, or every table of a group; an interrupt leaves the tables that were not begun out.
 
+    Of a group whose tables have mostly the same entries the rest is left out, and the last of the answer says so.
+
     :param most: nodes of one chain after which its walk ends with ``LIMIT``; None: only the memory bounds it.
     :raises FaultError: when a single table cannot be read; of a group the others go on.
     :raises ShapeError: when a single table cannot be what it says, likewise.
@@ -99,10 +102,16 @@ def walk_structure(
     if not isinstance(structure, Group):
         return [Walked(0, structure, _walk(target, structure, most, progress))]
     walked: List[Walked] = []
+    repeats = Repeats()
     for index, each in enumerate(structure.tables):
+        if repeats.rule():
+            walked.append(_lost(index, each, "like those after it, for most entries were met in tables before"))
+            break
         walked.append(_walk_one(target, index, each, most, progress))
         if walked[-1].interrupted:
             break
+        if walked[-1].complete:
+            repeats.add(walked[-1].nodes)
     return walked
 
 
@@ -110,9 +119,13 @@ def _walk_one(target: Target, index: int, each: Walkable, most: Optional[int], p
     try:
         return Walked(index, each, _walk(target, each, most, progress))
     except (FaultError, ShapeError) as error:
-        problem = Problem("table", each.address, f"table {index} is left out: {error.message}")
-        nothing: U64 = np.empty(0, np.uint64)
-        return Walked(index, each, BinsWalk(nothing, np.empty(0, np.uint8), nothing, nothing, {}, False), problem)
+        return _lost(index, each, error.message)
+
+
+def _lost(index: int, each: Walkable, why: str) -> Walked:
+    problem = Problem("table", each.address, f"table {index} is left out: {why}")
+    nothing: U64 = np.empty(0, np.uint64)
+    return Walked(index, each, BinsWalk(nothing, np.empty(0, np.uint8), nothing, nothing, {}, False), problem)
 
 
 def _walk(target: Target, walkable: Walkable, most: Optional[int], progress: Progress) -> Walk:
@@ -129,7 +142,8 @@ def check_structure(target: Target, walked: Sequence[Walked]) -> List[Problem]:
     """Return what contradicts itself: links back, counts, entries in the wrong bin, …"""
     problems: List[Problem] = []
     for each in walked:
-        problems += _of_table(each, len(walked), _check(target, each))
+        if each.problem is None:
+            problems += _of_table(each, len(walked), _check(target, each))
     return problems
 
 
@@ -211,7 +225,7 @@ def problems_of(opened: Opened, walked: Sequence[Walked], more: Sequence[Problem
     problems = [*opened.problems]
     for each in walked:
         problems += [each.problem] if each.problem else []
-        problems += _of_table(each, len(walked), [*_end_problems(each), *_count_problem(each)])
+        problems += _of_table(each, len(walked), _outcome_problems(each))
     seen: Dict[object, Problem] = {}
     for problem in [*problems, *more]:
         place = problem.message if problem.address is None else problem.address
@@ -226,40 +240,23 @@ def _of_table(each: Walked, tables: int, problems: Iterable[Problem]) -> Iterato
         yield replace(problem, message=lead + problem.message)
 
 
-def _end_problems(each: Walked) -> Iterator[Problem]:
-    walk = each.walk
-    if isinstance(each.table, TreeRoot) and isinstance(walk, TreeWalk):
-        yield from check_links(each.table, walk)
-    elif isinstance(walk, ListWalk):
-        yield from check_end(walk.end, "list", f"the list at {each.table.address:#x}")
-    else:
-        for number, end in walk.ends.items():
-            yield from check_end(end, "bin", f"the chain of bin {number}")
-        yield from _more_ends(walk)
+def _outcome_problems(each: Walked) -> Iterator[Problem]:
+    if each.problem is None:
+        yield from _check_outcome(each)
     if each.interrupted:
         yield Problem("interrupted", None, f"stopped after {_counted(len(each.nodes), 'entry', 'entries')}")
 
 
-def _more_ends(walk: BinsWalk) -> Iterator[Problem]:
-    """Count the ends that the walk has no detail of, by their reasons."""
-    for reason in (End.CYCLE, End.BAD_POINTER, End.DECODE_ERROR, End.FORBIDDEN, End.ABSENT):
-        told = sum(end.reason is reason for end in walk.ends.values())
-        more = int(np.count_nonzero(walk.reasons == reason)) - told
-        if more > 0:
-            text = f"{_counted(more, 'more chain ends', 'more chains end')} so: {reason.word}"
-            yield Problem(kind_of(reason, "bin"), None, text, reason is not End.ABSENT)
-
-
-_COUNTS = {ListHead: ("list-count", "list"), Table: ("table-count", "table"), TreeRoot: ("entry-count", "tree")}
-
-
-def _count_problem(each: Walked) -> Iterator[Problem]:
-    entries, found = each.table.entries, len(each.nodes)
-    if entries is None or entries == found or _limited(each.walk) or not each.complete:
-        return
-    kind, what = _COUNTS.get(type(each.table), ("entry-count", "table"))
-    were = f"{grouped(found)} {'was' if found == 1 else 'were'} walked"
-    yield Problem(kind, each.table.address, f"the {what} counts {_counted(entries, 'entry', 'entries')}, {were}")
+def _check_outcome(each: Walked) -> Sequence[Problem]:
+    walkable, walk = each.table, each.walk
+    if isinstance(walkable, TreeRoot) and isinstance(walk, TreeWalk):
+        return trees.check_outcome(walkable, walk)
+    if isinstance(walkable, ListHead) and isinstance(walk, ListWalk):
+        return lists.check_outcome(walkable, walk)
+    if isinstance(walkable, Table) and isinstance(walk, BinsWalk):
+        return bins.check_outcome(walkable, walk)
+    assert isinstance(walkable, ProbeTable) and isinstance(walk, ProbeWalk)
+    return probes.check_outcome(walkable, walk)
 
 
 # ---- walklist ----
@@ -293,7 +290,7 @@ def walk_report(opened: Opened, walked: Sequence[Walked], checked: Optional[Sequ
     data = WalkReport(
         opened.described,
         rows,
-        _summary(rows, longest),
+        _summary(rows, longest, "tree" if walked and isinstance(walked[0].table, TreeRoot) else "list"),
         sum(row.walked for row in rows),
         _sum_of([row.bins for row in rows]),
         _sum_of([row.nonempty for row in rows]),
@@ -318,13 +315,14 @@ def is_complete(opened: Opened, walked: Sequence[Walked]) -> bool:
     return not lost and all(each.complete for each in walked)
 
 
-def _summary(rows: Sequence[TableRow], longest: Optional[TableRow]) -> str:
+def _summary(rows: Sequence[TableRow], longest: Optional[TableRow], what: str) -> str:
+    """Return the sums in words; ``what`` is that which has no bins, a list or a tree."""
     total = sum(row.walked for row in rows)
     bins = _sum_of([row.bins for row in rows])
     if longest is None:
         return "no tables"
     if bins is None:
-        return f"{_counted(total, 'entry', 'entries')} in {count_text(len(rows), 'list')}"
+        return f"{_counted(total, 'entry', 'entries')} in {count_text(len(rows), what)}"
     where = f"table {longest.index}, bin {longest.max_bin}" if len(rows) > 1 else f"bin {longest.max_bin}"
     chain = f"; the longest chain has {grouped(longest.max_len)}, in {where}" if longest.max_len else ""
     tables = f" of {count_text(len(rows), 'table')}" if len(rows) > 1 else ""
@@ -355,7 +353,7 @@ def notes_of(walked: Sequence[Walked], checked: Optional[Sequence[Problem]] = No
 def _limited(walk: Walk) -> int:
     if isinstance(walk, ListWalk):
         return int(walk.end.reason is End.LIMIT)
-    return int(np.count_nonzero(walk.reasons == End.LIMIT))
+    return 0 if walk.given_up else int(np.count_nonzero(walk.reasons == End.LIMIT))
 
 
 # ---- listcount ----

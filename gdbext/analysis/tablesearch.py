@@ -145,31 +145,35 @@ class Tables(Iterator[Looked]):
         return list(self._evidence())
 
     def _look_at(self, variables: Iterable[Located]) -> Iterator[Looked]:
-        for located in variables:
-            looked = self._look(located)
+        found = [(located, opened) for located in variables for opened in self._opened(located)]
+        # A group before its own tables, to which locals of the code at work lead.
+        found.sort(key=lambda pair: not isinstance(pair[1].structure, Group))
+        for located, opened in found:
+            looked = self._look(located, opened)
             if looked is not None:
                 yield looked
 
-    def _look(self, located: Located) -> Optional[Looked]:
-        if self._progress.over:
-            self._partly.append(located.text)
-            return None
-        opened = self._open(located)
-        if opened is None:
+    def _opened(self, located: Located) -> Iterator[Opened]:
+        try:
+            yield open_located(self._target, self._types, self._library, located, Manner())
+        except (ShapeError, UsageError, FaultError):
             self._closed += 1
-            return None
+
+    def _look(self, located: Located, opened: Opened) -> Optional[Looked]:
         addresses = _addresses(opened.structure)
         if addresses <= self._seen:
             return None
         self._seen |= addresses
-        self._named.append(located.text)
-        return Looked(located.text, opened, self._walk(opened, located.text))
-
-    def _open(self, located: Located) -> Optional[Opened]:
-        try:
-            return open_located(self._target, self._types, self._library, located, Manner())
-        except (ShapeError, UsageError, FaultError):
+        if self._progress.over:
+            self._partly.append(located.text)
             return None
+        try:
+            walked = self._walk(opened, located.text)
+        except (ShapeError, UsageError, FaultError):
+            self._closed += 1
+            return None
+        self._named.append(located.text)
+        return Looked(located.text, opened, walked)
 
     def _walk(self, opened: Opened, name: str) -> Sequence[Walked]:
         walked = walk_structure(self._target, opened.structure, None, self._progress)

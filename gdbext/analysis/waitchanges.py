@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from gdbext.analysis.lockwait import LockRow, LockWaits
+from gdbext.analysis.lockwait import RESTARTED, LockRow, LockWaits
 from gdbext.errors import UsageError
-from gdbext.report import Kind, column, table
+from gdbext.report import Kind, column, line, table
+from gdbext.wording import count_text
 
 _HINT = "give the file of an earlier lockwait --json=FILE"
 
@@ -20,7 +22,8 @@ class ChangeRow:
     :param still: threads that wait for it both times.
     :param verdict: ``stuck`` (same waiters, same holder, which has not moved), ``slow`` (same holder, moving),
         ``moving`` (another holder, or other waiters), ``gone`` (nobody waits any more), ``new``,
-        ``same holder`` (which runs; nothing says whether it has moved).
+        ``same holder`` (which runs; nothing says whether it has moved), ``same waiters`` (of a lock without a holder).
+    :param overall: the same over all looks that were compared, one after the other.
     """
 
     lock: int = column("lock", Kind.ADDRESS)
@@ -30,16 +33,52 @@ class ChangeRow:
     still: int = column("both times", Kind.COUNT)
     holder: Optional[int] = column("holder now", Kind.COUNT)
     verdict: str = column("verdict")
+    overall: str = column("all looks")
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the process.
+
+    :param seconds: since the look before, or None: it is the first, or nothing says when it was.
+    :param waiting: threads that waited for a lock or another thread.
+    :param changes: against the look before.
+    """
+
+    seconds: Optional[float]
+    waiting: int
+    changes: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class ComparedLockWaits(LockWaits):
     """What ``lockwait --compare`` answers."""
 
-    changes: Sequence[ChangeRow] = table("Since the earlier look", default=())
+    changes: Sequence[ChangeRow] = table("Since the look before", default=())
+    samples: Sequence[Any] = line(None, Kind.OBJECT, default=())
+    looks: str = line("looks", json=False, default="")
 
 
-def read_earlier(path: str) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class QuietComparedLockWaits(ComparedLockWaits):
+    """As :class:`ComparedLockWaits`, without sentences of its own."""
+
+    told: Sequence[str] = table(None, json=False)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier look.
+
+    :param data: what ``lockwait --json`` wrote as ``data``.
+    :param time: when, in seconds since the epoch, or None.
+    """
+
+    data: Mapping[str, Any]
+    time: Optional[float] = None
+
+
+def read_earlier(path: str) -> Earlier:
     """Read the JSON of an earlier ``lockwait``.
 
     :raises UsageError: when the file cannot be read, or holds something else.
@@ -53,12 +92,66 @@ def read_earlier(path: str) -> Mapping[str, Any]:
     schema = document.get("schema", "") if isinstance(document, dict) else ""
     if not schema.startswith("gdbext/lockwait/") or not isinstance(document.get("data"), dict):
         raise UsageError(f"--compare: {path} is no answer of lockwait", _HINT)
-    return dict(document["data"])
+    time = document["target"].get("time") if isinstance(document.get("target"), dict) else None
+    return Earlier(document["data"], time)
 
 
-def compare(earlier: Mapping[str, Any], now: LockWaits) -> ComparedLockWaits:
-    """Add every lock that was or is waited for; threads are matched by their LWP."""
-    return ComparedLockWaits(**{**now.__dict__, "changes": tuple(_Comparison(earlier, now).rows())})
+def compare(earlier: Earlier, now: LockWaits, time: Optional[float] = None) -> ComparedLockWaits:
+    """Add every lock that was or is waited for; threads are matched by their LWP.
+
+    :param time: of the look now, in seconds since the epoch.
+    :raises UsageError: when the earlier look is no whole answer of lockwait.
+    """
+    try:
+        before = earlier.data.get("samples") or [Look(None, _waiting(earlier.data["threads"]), ())]
+        rows = tuple(_Comparison(earlier.data, now).rows())
+        history = _history(before)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UsageError("--compare: it is no whole answer of lockwait", _HINT) from None
+    told = [_as_told(row) for row in rows]
+    seconds = None if time is None or earlier.time is None else max(time - earlier.time, 0.0)
+    waiting = sum(row.primitive is not None for row in now.threads)
+    rows = tuple(replace(row, overall=_overall([*history.get(row.lock, ()), row.verdict])) for row in rows)
+    samples = (*before, Look(seconds, waiting, told))
+    fields = {field.name: getattr(now, field.name) for field in fields_of(now)}
+    made = ComparedLockWaits if now.told else QuietComparedLockWaits
+    return made(**{**fields, "changes": rows, "samples": samples, "looks": _looks_text(samples)})
+
+
+def _as_told(row: ChangeRow) -> Mapping[str, Any]:
+    """Return a change as a look keeps it: without what other looks say."""
+    told = {**row.__dict__, "lock": f"{row.lock:#x}"}
+    del told["overall"]
+    return told
+
+
+def _looks_text(samples: Sequence[Any]) -> str:
+    rows = [look.__dict__ if isinstance(look, Look) else look for look in samples]
+    gaps = [row["seconds"] for row in rows[1:]]
+    text = count_text(len(rows), "look")
+    return text if None in gaps else f"{text} in {sum(gaps):.1f} s"
+
+
+def _waiting(threads: Sequence[Mapping[str, Any]]) -> int:
+    return sum(row["primitive"] is not None for row in threads)
+
+
+def _history(samples: Sequence[Any]) -> Mapping[int, Sequence[str]]:
+    """Return the verdicts on each lock, look by look."""
+    verdicts: "dict[int, list[str]]" = {}
+    for look in samples:
+        for row in look.changes if isinstance(look, Look) else look["changes"]:
+            verdicts.setdefault(int(row["lock"], 16), []).append(row["verdict"])
+    return verdicts
+
+
+def _overall(verdicts: Sequence[str]) -> str:
+    """Return one verdict for several: a holder that moved once is not stuck, and one that let go is not slow."""
+    told = [verdict for verdict in verdicts if verdict != "new"] or list(verdicts)
+    for weaker in ("gone", "moving", "same waiters", "same holder", "slow"):
+        if weaker in told:
+            return "moving" if weaker == "gone" and len(told) > 1 else weaker
+    return told[-1]
 
 
 class _Comparison:
@@ -75,16 +168,17 @@ class _Comparison:
             yield self._present(lock, row)
         for lock, old in self._then.items():
             if lock not in self._now:
-                yield ChangeRow(lock, old["name"], old["waiters"], 0, 0, None, "gone")
+                yield ChangeRow(lock, old["name"], old["waiters"], 0, 0, None, "gone", "gone")
 
     def _present(self, lock: int, row: LockRow) -> ChangeRow:
         old, holder = self._then.get(lock), _holder_of(row)
         if old is None:
-            return ChangeRow(lock, row.name, 0, row.waiters, 0, holder, "new")
+            return ChangeRow(lock, row.name, 0, row.waiters, 0, holder, "new", "new")
         before = {self._lwps_then.get(number) for number in old["waiting"]}
         after = {self._lwps_now.get(number) for number in row.waiting}
         still = len((before & after) - {None})
-        return ChangeRow(lock, row.name, len(before), len(after), still, holder, self._verdict(old, row, still))
+        verdict = self._verdict(old, row, still)
+        return ChangeRow(lock, row.name, len(before), len(after), still, holder, verdict, verdict)
 
     def _verdict(self, old: Mapping[str, Any], row: LockRow, still: int) -> str:
         then, now = _old_holder(old), _holder_of(row)
@@ -96,6 +190,8 @@ class _Comparison:
         position, earlier = row.holder_position, old["holder_position"]
         if position is not None and earlier is not None:
             same = (position.bin, position.position) == (earlier["bin"], earlier["position"])
+            if same and position.position is None:
+                return "same holder"
             return "stuck" if same else "slow"
         return self._by_state(lwp)
 
@@ -103,8 +199,9 @@ class _Comparison:
         then, now = self._threads_then[lwp], self._threads_now[lwp]
         if "running" in (then["state"], now.state):
             return "same holder"
-        same = (then["syscall"], then["frame"]) == (now.syscall, now.frame)
-        return "stuck" if same else "slow"
+        # Looking at it has interrupted a timed call, which then goes by another name.
+        calls = {then["syscall"], now.syscall} - {RESTARTED}
+        return "stuck" if len(calls) < 2 and then["frame"] == now.frame else "slow"
 
 
 def _holder_of(row: LockRow) -> Optional[int]:

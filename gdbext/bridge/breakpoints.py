@@ -119,9 +119,10 @@ def delete(numbers: Sequence[int]) -> Sequence[Placed]:
     for number in numbers:
         if number not in [one.number for one in ours]:
             raise UsageError(f"breakpoint {number} was not set by gx breakpoints", _known(ours))
-    doomed = {*numbers, *(one.partner for one in ours if one.number in numbers)}
+    partners = {one.partner for one in ours if one.number in numbers} - {None}
+    doomed = {*numbers, *partners}
     for one in ours:
-        if one.number in doomed or one.partner in doomed:
+        if not doomed.isdisjoint({one.number, one.partner}):
             one.breakpoint.delete()
     return listed()
 
@@ -150,4 +151,7 @@ def _check(breakpoint: gdb.Breakpoint, expression: str) -> None:
     try:
         breakpoint.condition = expression
     except gdb.error as error:
-        raise UsageError(f"{expression!r} at {breakpoint.location}: {one_line(error)}") from None
+        raise UsageError(
+            f"{expression!r} at {breakpoint.location}: {one_line(error)}",
+            f"`info scope {breakpoint.location}` lists what has a name there",
+        ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import traceback
 from typing import Any, Iterable, Optional, TextIO, Union
 
@@ -147,7 +148,7 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
         shown = spec.shown if limit is None else limit
         _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width))
         if report.bare:
-            gdb.write("".join(render.remarks(report, width)), gdb.STDERR)
+            _write_beside("".join(render.remarks(report, width)))
         return
     target = context.known_target
     pieces = render.json_pieces(report, schema=spec.schema, target=target, limit=limit)
@@ -165,6 +166,13 @@ def _write(pieces: Iterable[str]) -> None:
             gdb.write("".join(batch))
             batch, size = [], 0
     gdb.write("".join(batch))
+
+
+def _write_beside(text: str) -> None:
+    """Write to the real standard error: gdb's ``pipe`` hands its own to the shell command, among the addresses."""
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write(text)
+        sys.__stderr__.flush()
 
 
 def _write_json(path: Optional[str], pieces: Iterable[str]) -> None:

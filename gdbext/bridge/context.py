@@ -12,6 +12,7 @@ from gdbext.errors import NoHeapError
 if TYPE_CHECKING:
     from gdbext.bridge.discover import Discovery
     from gdbext.bridge.elements import Elements
+    from gdbext.bridge.stacks import GdbStacks
     from gdbext.bridge.types import GdbTypes
     from gdbext.structures.library import Library
     from gdbext.structures.types import Located, Type
@@ -93,6 +94,13 @@ class Context:
         from gdbext.bridge.discover import find_variables
 
         return find_variables(matches, limit, seconds)
+
+    @property
+    def stacks(self) -> GdbStacks:
+        """What unwinds the target's threads; hold it, since it keeps what it has unwound."""
+        from gdbext.bridge.stacks import GdbStacks
+
+        return GdbStacks(self.target)
 
     @property
     def types(self) -> GdbTypes:

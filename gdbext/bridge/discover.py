@@ -18,15 +18,13 @@ import gdb
 from gdbext.bridge import lookup, minimal, selection, session, values, words
 from gdbext.bridge.frames import Bound, Place, for_each_frame
 from gdbext.bridge.locate import locate
-from gdbext.bridge.typemaker import type_of
+from gdbext.bridge.typemaker import REFERENCES, type_of
 from gdbext.errors import FaultError, UsageError
 from gdbext.structures.types import Code, Located, Type
 
 DEPTH = 3  # members from a variable on
 _ELEMENTS = 16  # of an array
-_SHARE = (
-    0.6  # of the time that is left, for one source of variables; the rest is for members and other sources
-)
+_SHARE = 0.6  # of the time that is left, for one source of variables; the rest is for members and other sources
 
 # Libraries of the system itself, whose variables are none of the program's.
 _RUNTIME = re.compile(
@@ -268,7 +266,7 @@ def _texts_of(name: str, symbol: gdb.Symbol) -> Sequence[str]:
 
 
 def _object_of(value: gdb.Value, texts: Sequence[str]) -> Iterator[_Object]:
-    if value.type.strip_typedefs().code in values.REFERENCES:
+    if value.type.strip_typedefs().code in REFERENCES:
         value = value.referenced_value()
     address = values.find_address(value)
     if address is not None:

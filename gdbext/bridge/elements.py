@@ -18,6 +18,7 @@ ELEMENT = "elem"
 WIDTH = 200  # characters of one field
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_MARK = re.compile(r"/[a-z]+\s+")
 _POINTER_TYPE = re.compile(r"^\([^{}\"']*\*[^{}\"']*\) (?=0x)")  # "(struct item *) 0x0": a column has one type
 
 
@@ -37,15 +38,15 @@ class Elements:
         """Return each field of an element as gdb formats it, one line of at most :data:`WIDTH` characters.
 
         :param type_name: of the element; None or unknown to gdb: only fields that say their type have a value.
-        :param fields: paths from the element ("key.name", "next->hash"), or expressions over ``$elem``; none
-            for the whole element.
+        :param fields: paths from the element ("key.name", "next->hash"), or expressions over ``$elem``, each perhaps
+            behind a format of gdb ("/x hash"); none for the whole element.
         :return: as many texts; what cannot be read is ``<cannot read 0x…>``, what has no value ``? (why)``.
         """
         self._set(address, type_name)
         known = self._pointer(type_name) is not None
         if not fields:
             return [self._format("*$elem") if known else f"{address:#x}"]
-        return [self._format(_expression(field)) for field in fields]
+        return [self._format(*_expression(field)) for field in fields]
 
     def run(self, command: str, address: int, type_name: Optional[str]) -> str:
         """Run a command of gdb with ``$elem`` set, and return what it writes.
@@ -91,6 +92,7 @@ class Elements:
         self._refused = False
 
     def _is_true(self, expression: str) -> bool:
+        self._check(expression)  # as the user wrote it
         return self._output("/d", f"!!({expression})") != "0"
 
     def _output(self, mark: str, expression: str) -> str:
@@ -99,9 +101,7 @@ class Elements:
         By a command: gdb.parse_and_eval leaves its intermediate values (1.3 KB each time, gdb 13) until the command
         that runs us ends, and other values get slower the more there are.
         """
-        if expression not in self._checked:
-            check_harmless(expression)
-            self._checked.add(expression)
+        self._check(expression)
         if not self._refused:  # not once for each element: a command of gdb costs as much as the expression
             self._allowed = bool(gdb.parameter("may-call-functions"))
             self._refused = True
@@ -109,9 +109,14 @@ class Elements:
         line = expression.replace("\n", " ")
         return str(gdb.execute(f"output{mark} {line}", to_string=True))
 
-    def _format(self, expression: str) -> str:
+    def _check(self, expression: str) -> None:
+        if expression not in self._checked:
+            check_harmless(expression)
+            self._checked.add(expression)
+
+    def _format(self, expression: str, mark: str = "") -> str:
         try:
-            text = _POINTER_TYPE.sub("", " ".join(self._output("", expression).split()))
+            text = _POINTER_TYPE.sub("", " ".join(self._output(mark, expression).split()))
         except gdb.MemoryError as error:
             place = _ADDRESS.search(str(error))
             return f"<cannot read {place[0]}>" if place else "<cannot read>"
@@ -134,10 +139,13 @@ class Elements:
         return self._pointers[type_name]
 
 
-def _expression(field: str) -> str:
-    """Return the expression of a field: itself when it speaks of ``$elem``."""
+def _expression(field: str) -> "tuple[str, str]":
+    """Return the expression of a field, itself when it speaks of ``$elem``; and gdb's format before it."""
+    found = _MARK.match(field)
+    mark = found[0].strip() if found else ""
+    field = field[found.end() :] if found else field
     if "$" + ELEMENT in field:
-        return field
+        return field, mark
     lead = re.match(r"[*&!~-]*", field)
     marks = lead[0] if lead else ""
-    return f"{marks}$elem->{field[len(marks) :]}"
+    return f"{marks}$elem->{field[len(marks) :]}", mark

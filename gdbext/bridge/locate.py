@@ -16,6 +16,7 @@ from gdbext.bridge import lookup, selection, values, words
 from gdbext.bridge.frames import Bound, Place, for_each_frame
 from gdbext.bridge.harmless import check_harmless, one_line, without_calls
 from gdbext.bridge.identifiers import find_names, replace_names
+from gdbext.bridge.typemaker import REFERENCES
 from gdbext.errors import UsageError
 from gdbext.structures.types import Located
 from gdbext.wording import count_text
@@ -35,7 +36,7 @@ def locate(expression: str, seconds: float = SECONDS) -> Located:
     :param seconds: how long other frames are searched at most.
     :raises UsageError: when it is empty, has no value anywhere, or would change or run the target.
     """
-    text = expression.strip()
+    text = _unquoted(expression.strip())
     if not text:
         raise UsageError("an expression is missing", "-h shows how it is written")
     if _NUMBER.fullmatch(text):
@@ -43,6 +44,13 @@ def locate(expression: str, seconds: float = SECONDS) -> Located:
     check_harmless(text)
     with without_calls(), selection.kept(), _Pointers() as pointers:
         return _Search(text, pointers, seconds).run()
+
+
+def _unquoted(text: str) -> str:
+    """Return an expression without quotes around all of it, as a shell or another of our commands would want them."""
+    inner = text[1:-1]
+    whole = len(inner) > 1 and text[0] == text[-1] and text[0] in "'\"" and text[0] not in inner
+    return inner.strip() if whole and "\\" not in inner else text
 
 
 def _literal(text: str) -> int:
@@ -68,7 +76,7 @@ class _Pointers:
     def text_of(self, symbol: gdb.Symbol) -> Optional[str]:
         """Return what stands for a variable in an expression, or None when it is in no memory."""
         value = symbol.value()
-        if value.type.strip_typedefs().code in values.REFERENCES:
+        if value.type.strip_typedefs().code in REFERENCES:
             value = value.referenced_value()
         if value.address is None:
             return None
@@ -93,6 +101,7 @@ class _Search:
     def run(self) -> Located:
         """Return what the expression means; errors as :func:`locate`."""
         found = self._in_selected() or self._in_executable() or self._without_type() or self._in_frames()
+        found = found or self._named
         if found is None:
             hint = f"tried {' and '.join(self._tried)}" if len(self._tried) > 1 else None
             raise UsageError(f"cannot evaluate {self.text!r}: {self._error}", hint)
@@ -112,10 +121,10 @@ class _Search:
         return self._evaluate(meant, _tell(meant), last=True)
 
     def _without_type(self) -> Optional[Located]:
-        """Return the executable's variable of that name, or what else has been found, whose type is unknown."""
+        """Return the executable's variable of that name, whose type is unknown."""
         address = lookup.find_own_bare_address(self.text) if self._names == [self.text] else None
         if address is None or self._own[self.text]:
-            return self._named
+            return None
         told = f"{self.text} of the executable, whose type is unknown" if self._named else None
         return Located(self.text, None, address, None, told)
 

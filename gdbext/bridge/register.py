@@ -12,7 +12,7 @@ from typing import Any, Iterable, Mapping, Sequence
 import gdb
 
 from gdbext import _mount
-from gdbext.bridge import dependencies, functions, names, session, settings
+from gdbext.bridge import dependencies, functions, lockfunctions, names, session, settings
 from gdbext.bridge.command import PrefixCommand, SpecCommand
 
 PREFIX = "gx"
@@ -39,6 +39,7 @@ def register(package_folder: str) -> None:
     _register_plain(commands.COMMANDS, commands.PREFIXES)
     _register_printers(printers.COLLECTIONS)
     functions.register()
+    lockfunctions.register()
     session.listen()
     for line in dependencies.find_missing():
         gdb.write(f"gdbext: {line}\n", gdb.STDERR)

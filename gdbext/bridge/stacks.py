@@ -2,47 +2,72 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
 
 import gdb
 
 from gdbext.bridge import selection
 from gdbext.structures.locks.model import Frame
-from gdbext.target import Thread
+from gdbext.target import Target, Thread
 
+_DEEP = 24
 _STACK_POINTERS = ("rsp", "esp", "sp", "r1")
 
 
 class GdbStacks:
-    """Unwinds the selected inferior's threads; what it has unwound is kept while it lives."""
+    """Unwinds the selected inferior's threads; what it has unwound is kept while it lives.
 
-    def __init__(self) -> None:
+    :param target: knows the module of an address where gdb has not found the file; None asks gdb alone.
+    """
+
+    def __init__(self, target: Optional[Target] = None) -> None:
+        self._target = target
         self._threads = {thread.num: thread for thread in gdb.selected_inferior().threads()}
-        self._kept: "dict[tuple[int, int], Sequence[Frame]]" = {}
+        self._kept: "dict[int, _Unwound]" = {}
+        self._modules: "dict[int, Optional[str]]" = {}
 
     def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
         """Return the newest frames of a thread, innermost first; as many as gdb can unwind."""
-        key = (thread.number, limit)
-        if key not in self._kept:
-            self._kept[key] = self._unwind(thread.number, limit)
-        return self._kept[key]
+        known = self._kept.get(thread.number)
+        if known is None or (len(known.frames) < limit and not known.whole):
+            # Going back to a thread costs as much as all its frames: one look is deep enough for all who ask.
+            known = self._kept[thread.number] = self._unwind(thread.number, max(limit, _DEEP))
+        return known.frames[:limit]
 
-    def _unwind(self, number: int, limit: int) -> Sequence[Frame]:
+    def _unwind(self, number: int, limit: int) -> "_Unwound":
         known = self._threads.get(number)
         if known is None or not known.is_valid():
-            return ()
+            return _Unwound((), True)
         found: "list[Frame]" = []
         with selection.kept():
             try:
                 known.switch()
-                for frame in _frames():
-                    found.append(_read_frame(len(found), frame))
-                    if len(found) == limit:
-                        break
+                for frame in itertools.islice(_frames(), limit):
+                    found.append(self._read_frame(len(found), frame))
             except gdb.error:  # a stack that is damaged, or not all in the core: what there is must do
-                pass
-        return tuple(found)
+                return _Unwound(tuple(found), True)
+        return _Unwound(tuple(found), len(found) < limit)
+
+    def _read_frame(self, level: int, frame: gdb.Frame) -> Frame:
+        pc = frame.pc()
+        if pc not in self._modules:
+            self._modules[pc] = self._find_module(pc)
+        return Frame(level, pc, _stack_pointer(frame), frame.name(), self._modules[pc], _line(frame))
+
+    def _find_module(self, pc: int) -> Optional[str]:
+        module = None if self._target is None else self._target.find_module(pc)
+        space = gdb.current_progspace()
+        path = module.path if module is not None else None if space is None else space.solib_name(pc)
+        return None if path is None else os.path.basename(path)
+
+
+@dataclass(frozen=True)
+class _Unwound:
+    frames: "tuple[Frame, ...]"
+    whole: bool  # no more can be had
 
 
 def _frames() -> Iterator[gdb.Frame]:
@@ -52,10 +77,6 @@ def _frames() -> Iterator[gdb.Frame]:
         frame = frame.older()
 
 
-def _read_frame(level: int, frame: gdb.Frame) -> Frame:
-    return Frame(level, frame.pc(), _stack_pointer(frame), frame.name(), _module(frame.pc()), _line(frame))
-
-
 def _stack_pointer(frame: gdb.Frame) -> Optional[int]:
     for name in _STACK_POINTERS:
         try:
@@ -63,12 +84,6 @@ def _stack_pointer(frame: gdb.Frame) -> Optional[int]:
         except (gdb.error, ValueError):  # not on this machine
             continue
     return None
-
-
-def _module(pc: int) -> Optional[str]:
-    space = gdb.current_progspace()
-    path = None if space is None else space.solib_name(pc) or space.filename
-    return None if path is None else os.path.basename(path)
 
 
 def _line(frame: gdb.Frame) -> Optional[str]:

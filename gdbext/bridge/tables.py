@@ -8,6 +8,7 @@ from gdbext.analysis import tablesearch
 from gdbext.analysis.tablesearch import Looked
 from gdbext.analysis.triage import NOTHING, Beyond
 from gdbext.report import Evidence
+from gdbext.structures.anchored import anchors
 from gdbext.structures.types import Located
 
 
@@ -28,6 +29,9 @@ class TableVariables:
             discovery = context.find_variables(tablesearch.matcher(shapes), tablesearch.MOST, self._seconds)
             self.found = list(discovery)
             self.complete = discovery.complete
+        if self._seconds:
+            named = map(context.types.find_global, anchors(context.shapes))
+            self.found = [*self.found, *(found for found in named if found is not None)]
 
     @property
     def evidence(self) -> Iterator[Evidence]:

@@ -21,6 +21,7 @@ from gdbext.bridge import threads
 from gdbext.bridge.memory import GdbMemory, read_regions
 from gdbext.bridge.objfiles import check_objfiles
 from gdbext.bridge.symbols import GdbSymbols
+from gdbext.bridge.tasks import check_tasks, find_living
 from gdbext.errors import NoTargetError
 from gdbext.memory import Memory
 from gdbext.memory.cached import CachedMemory
@@ -116,23 +117,25 @@ def _read_process(local: bool) -> Target:
     memory = _process_memory(pid, local)
     modules = coretarget.modules_of(memory, abi)
     identity = _identity(pid, local, modules, auxv)
+    listed = threads.read_threads(abi)
     problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
+    problems += check_tasks(pid, listed) if local else ()
     return Target(
         memory=memory,
         abi=abi,
         identity=identity,
         modules=modules,
-        threads=threads.read_threads(abi),
+        threads=listed,
         symbols=GdbSymbols(),
         live=True,
-        local_pid=pid if local else None,
+        local_pid=find_living(pid) if local else None,
         auxv=auxv,
         problems=problems,
     )
 
 
 def _process_memory(pid: int, local: bool) -> Memory:
-    return ProcessMemory(pid) if local else CachedMemory(GdbMemory(read_regions(pid)))
+    return ProcessMemory(find_living(pid)) if local else CachedMemory(GdbMemory(read_regions(pid)))
 
 
 def _no_mappings() -> Problem:

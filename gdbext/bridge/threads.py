@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
+from typing import Iterator, Mapping, Optional, Sequence
 
 import gdb
 
@@ -24,7 +24,13 @@ _CALL_NUMBERS: Mapping[str, Sequence[str]] = {"x86-64": ("orig_rax",), "i386": (
 def read_threads(abi: Abi) -> Sequence[Thread]:
     """Return every thread of the selected inferior, in the debugger's order."""
     with selection.kept():
-        return [_read_thread(thread, abi) for thread in listed()]
+        return list(for_each_thread(abi))
+
+
+def for_each_thread(abi: Abi) -> Iterator[Thread]:
+    """Iterate over the threads of the selected inferior; each is selected, which the caller takes back."""
+    for thread in listed():
+        yield _read_thread(thread, abi)
 
 
 def listed() -> Sequence[gdb.InferiorThread]:

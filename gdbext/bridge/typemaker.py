@@ -11,14 +11,14 @@ from gdbext.bridge.bitfields import place_bits
 from gdbext.structures.types import Code, Field, Type
 
 _RECORDS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
-_REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
+REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
 _TAGS: Mapping[int, str] = {gdb.TYPE_CODE_STRUCT: "struct ", gdb.TYPE_CODE_UNION: "union "}
 _NAMED = ("INT", "CHAR", "BOOL", "ENUM", "RANGE", "FLAGS")
 _CODES: Mapping[int, Code] = {
     gdb.TYPE_CODE_STRUCT: Code.STRUCT,
     gdb.TYPE_CODE_UNION: Code.UNION,
     gdb.TYPE_CODE_PTR: Code.POINTER,
-    **dict.fromkeys(_REFERENCES, Code.POINTER),
+    **dict.fromkeys(REFERENCES, Code.POINTER),
     gdb.TYPE_CODE_ARRAY: Code.ARRAY,
     **{getattr(gdb, f"TYPE_CODE_{name}"): Code.INTEGER for name in _NAMED},
     gdb.TYPE_CODE_FLT: Code.FLOAT,

@@ -7,10 +7,9 @@ from typing import Optional
 import gdb
 
 from gdbext.bridge import words
-from gdbext.bridge.typemaker import type_of
+from gdbext.bridge.typemaker import REFERENCES, type_of
 from gdbext.structures.types import Located
 
-REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
 _PLACES = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION, gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_FUNC)
 
 

@@ -304,10 +304,8 @@ class _Walk:
         self._ends = np.zeros(len(firsts), np.uint8)
         self._last = np.zeros(len(firsts), np.uint64)
         self._round = 0
-        self._rounds: List[
-            Tuple[int, Rows, U64]
-        ] = []  # how many nodes came before, which chains, their nodes
-        self._tails: List[Tuple[int, int, U64]] = []  # how many nodes came before, which chain, its nodes
+        self._rounds: List[Tuple[int, Rows, U64]] = []  # nodes before, which chains, their nodes
+        self._tails: List[Tuple[int, int, U64]] = []  # nodes before, which chain, its nodes
         self._hares = np.zeros(0, np.uint64)
         self._alone = _Alone(spans, rules)
 
@@ -383,6 +381,8 @@ class _Walk:
         _, held = self._spans.gather(nodes, 1)
         who, nodes = self._sift_out(OUTSIDE, leaf & ~held, who, nodes)
         leaf = (nodes & np.uint64(self._rules.leaf_bits)) != 0
+        if np.count_nonzero(leaf) > self._left:
+            return self._sift_out(LIMIT, leaf, who, nodes)
         self._note(who[leaf], nodes[leaf] & np.uint64(_ALL & ~self._rules.mask))
         return self._sift_out(NULL, leaf, who, np.where(leaf, np.uint64(0), nodes))
 

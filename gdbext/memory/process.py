@@ -14,6 +14,7 @@ import errno
 import mmap
 import os
 import re
+import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable, Iterator, Optional, Sequence, TypeVar
@@ -72,6 +73,7 @@ class ProcessMemory:
             raise _gone(pid)
         self._index = RegionIndex(self._regions)
         self._descriptor = _open_proc(pid, "mem")
+        self._closing = weakref.finalize(self, os.close, self._descriptor)
 
     def regions(self) -> Sequence[Region]:
         """Return the mappings, sorted by address; ``[vvar]``, which cannot be read, is absent."""
@@ -93,12 +95,8 @@ class ProcessMemory:
 
     def close(self) -> None:
         """Close ``/proc/PID/mem``; small reads fail from then on."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+        self._closing()
         self._descriptor = None
-
-    def __del__(self) -> None:
-        self.close()
 
     def _read_file(self, address: int, size: int) -> bytes:
         # The kernel stops at the first page that it cannot read; EOF means that the process is gone.

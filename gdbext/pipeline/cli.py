@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from typing import Any, BinaryIO, Optional, Sequence
 
 from gdbext import __version__
@@ -20,6 +21,8 @@ from gdbext.pipeline.failures import TimeOutError
 from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, outputs, run_gdb
 from gdbext.pipeline.options import Options, mark_quoted, parse
 from gdbext.pipeline.unpack import find_packing, unpack
+
+_INTERVAL = 1.0  # seconds between two looks
 
 HELP = """\
 Usage: gdbext COMMAND... --core CORE [--exe EXE] [OPTIONS]
@@ -40,6 +43,9 @@ Options:
   --debug-dir DIR  where separate debug info is, instead of gdb's own place
   --gdb PROGRAM    the gdb to use
   --timeout S      seconds after which it is ended (default 600; 0 is for ever)
+  --samples N      lockwait with --pid: look N times, and say what is stuck,
+                   what is slow, and what moves; the process goes on between
+  --interval S     seconds between two looks (default 1)
   -h, --help       show this help
   --version        show the version
 
@@ -127,6 +133,7 @@ class _Run:
         self.options = options
         self.folder = folder
         self.document = os.path.join(folder, "answer.json")
+        self.earlier: Optional[str] = None
         self.deadline = time.monotonic() + options.timeout if options.timeout else None
 
     def run(self) -> int:
@@ -135,6 +142,7 @@ class _Run:
         :raises GdbextError: when there is no answer.
         """
         self._check_output()
+        self._look_before()
         job = self._job()
         outcome = run_gdb(job, self.folder, self.deadline)
         for line in outcome.diagnostics:
@@ -160,6 +168,33 @@ class _Run:
             folder = os.path.dirname(os.path.abspath(self.options.json))
             if os.path.isdir(self.options.json) or not os.access(folder, os.W_OK):
                 raise UsageError(f"cannot write {self.options.json}", "name another file")
+
+    def _look_before(self) -> None:
+        """Look as often as asked but once, each time compared with the time before.
+
+        :raises GdbextError: when one of the looks gives no answer.
+        """
+        interval = _INTERVAL if self.options.interval is None else self.options.interval
+        for number in range(1, self.options.samples or 1):
+            document = os.path.join(self.folder, f"look-{number}.json")
+            asked = f"gx {self.options.name} --json={_gdb_quoted(document)}{self._rest} --limit 0"
+            outcome = run_gdb(replace(self._job(), commands=[asked]), self.folder, self.deadline)
+            verdict = answer.read_verdict(document)
+            if verdict is None or verdict.failed or outcome.stopped:
+                raise answer.find_refusal(self.options, outcome) or answer.explain(self.options, outcome)
+            self.earlier = document
+            time.sleep(interval)
+
+    @property
+    def _rest(self) -> str:
+        """What follows the command's name, with what it is compared to."""
+        compared = f" --compare={_gdb_quoted(self.earlier)}" if self.earlier else ""
+        return self._words[len(self.options.name) :] + compared
+
+    @property
+    def _words(self) -> str:
+        command = self.options.command
+        return " ".join(_quoted(word, own) for word, own in zip(command, mark_quoted(command)))
 
     def _job(self) -> GdbJob:
         options, core, exe = self.options, self.options.core, self.options.exe
@@ -197,17 +232,14 @@ class _Run:
         return choice.exe
 
     def _commands(self) -> list[str]:
-        command = self.options.command
-        words = " ".join(_quoted(word, own) for word, own in zip(command, mark_quoted(command)))
-        if self.options.wants_help:
-            return [f"gx {words}"]
         name = self.options.name
-        rest = words[len(name) :]
+        if self.options.wants_help:
+            return [f"gx {self._words}"]
         asked = f"gx {name} --json={_gdb_quoted(self.document)}"
         if self.options.json is not None:
-            return [asked + rest]
+            return [asked + self._rest]
         # The text, and before it the same in short as JSON for the exit status; gdb has the heap by then.
-        return [f"{asked} --limit 1{rest}", f"gx {words}"]
+        return [f"{asked} --limit 1{self._rest}", f"gx {name}{self._rest}"]
 
     def _help(self, job: GdbJob, outcome: GdbOutcome) -> int:
         spans = outputs(os.path.join(self.folder, "stdout"), job.mark)

@@ -11,8 +11,11 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from gdbext.errors import UsageError
 
 DEFAULT_TIMEOUT = 600.0
+_SAMPLED = "lockwait"  # the command that may look at a process several times
+_MOST_SAMPLES = 1000
 _FAMILIES = ("glibc", "blocks", "shapes")  # first words of commands with two
-_WITHOUT_TARGET = ("commands",)
+_WITHOUT_TARGET = ("commands", "shapes list")
+_WITH_OR_WITHOUT = ("shapes show",)  # says more where there is a target
 # Commands whose arguments are words, not one expression.
 _WORDY = ("listcount", "listprint", "breakpoints", "shapes save")
 # Options of commands whose value is text, in one word or more: a shell has taken its quotes off.
@@ -20,7 +23,7 @@ _TEXTS = {
     "--container": 2,
     **dict.fromkeys(
         ("--arena", "--bins", "--compare", "--computed", "--computed-at", "--counted", "--dot", "--each", "--end",
-         "--field", "--flame", "--hash", "--head", "--key", "--mask", "--next", "--noted", "--prev", "--run",
+         "--field", "--flame", "--hash", "--head", "--in", "--key", "--mask", "--next", "--noted", "--prev", "--run",
          "--shape", "--state", "--stored", "--stride", "--where"),
         1,
     ),
@@ -34,6 +37,8 @@ class Options:
     :param command: the command's words, options and arguments, as they came.
     :param json: None without ``--json``, "" for standard output, else a file's name.
     :param timeout: seconds, or None for ever.
+    :param samples: how many times a process is looked at.
+    :param interval: seconds between two looks.
     """
 
     command: Sequence[str] = field(default=())
@@ -45,6 +50,8 @@ class Options:
     gdb: str = "gdb"
     timeout: Optional[float] = DEFAULT_TIMEOUT
     json: Optional[str] = None
+    samples: Optional[int] = None
+    interval: Optional[float] = None
     help: bool = False
     version: bool = False
 
@@ -56,7 +63,9 @@ class Options:
     @property
     def needs_target(self) -> bool:
         """Whether the command looks at a process or a core."""
-        return not self.wants_help and self.command[0] not in _WITHOUT_TARGET
+        if self.wants_help or self.name in _WITHOUT_TARGET:
+            return False
+        return self.name not in _WITH_OR_WITHOUT or self.core is not None or self.pid is not None
 
     @property
     def name(self) -> str:
@@ -124,11 +133,25 @@ def _checked(options: Options) -> Options:
         raise _unfinished(options)
     if any("\n" in word or "\0" in word for word in options.command):
         raise UsageError("a command is one line")
+    _check_samples(options)
     if options.core and options.pid is not None:
         raise UsageError("--core and --pid exclude each other")
     if options.needs_target and not options.core and options.pid is None:
         raise UsageError("nothing to look at", "name a core with --core or a process with --pid")
     return options
+
+
+def _check_samples(options: Options) -> None:
+    if options.samples is None and options.interval is None:
+        return
+    if options.name != _SAMPLED:
+        raise UsageError("--samples and --interval are for lockwait")
+    if options.samples is None:
+        raise UsageError("--interval needs --samples", "--samples 3 --interval 2 looks three times")
+    if options.pid is None:
+        raise UsageError("--samples needs --pid", "a core does not move; --compare compares two of them")
+    if "--stacks" in options.command:
+        raise UsageError("--samples and --stacks exclude each other")
 
 
 def _unfinished(options: Options) -> UsageError:
@@ -165,6 +188,16 @@ def _pid(name: str, value: str) -> int:
     return int(value)
 
 
+def _samples(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and 2 <= int(value) <= _MOST_SAMPLES):
+        raise UsageError(f"{name}: {value!r} is not a number of looks", f"2 to {_MOST_SAMPLES}")
+    return int(value)
+
+
+def _interval(name: str, value: str) -> float:
+    return _seconds(name, value) or 0.0
+
+
 def _seconds(name: str, value: str) -> Optional[float]:
     try:
         seconds = float(value)
@@ -184,6 +217,8 @@ _VALUES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "--debug-dir": ("debug_dir", _folder),
     "--gdb": ("gdb", _text),
     "--timeout": ("timeout", _seconds),
+    "--samples": ("samples", _samples),
+    "--interval": ("interval", _interval),
 }
 
 

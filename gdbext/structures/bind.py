@@ -16,7 +16,7 @@ from gdbext.errors import ShapeError
 from gdbext.structures.declared import Layered, declare_types
 from gdbext.structures.expressions import Expression
 from gdbext.structures.library import Library
-from gdbext.structures.model import Links, Scalar
+from gdbext.structures.model import NUMBER_SIZES, Links, Scalar
 from gdbext.structures.paths import BoundPath, GlobalRoot, Path, for_each_ending, parse_path
 from gdbext.structures.shape import (
     BinsPart,
@@ -97,7 +97,7 @@ class BoundList:
 class BoundArray:
     """One ``[[bins]]``.
 
-    :param head: bytes from a bin's start to its head link.
+    :param head: bytes from a bin's start to its head link; ``stop`` likewise to the node that ends a circular chain.
     """
 
     array: Place
@@ -108,6 +108,7 @@ class BoundArray:
     bin_of: Optional[Expression]
     segment: Amount
     when: Optional[Expression]
+    stop: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -348,7 +349,7 @@ class _Binder:
     def _head(self, key: str, part: ListPart) -> "tuple[BoundHead, Optional[Type]]":
         stop = self._path(f"{key}.stop", part.stop, self.type) if part.stop else None
         first, node_type = None, self.type
-        if not _is_self(part.first):
+        if not part.is_node:
             first = self._pointer(f"{key}.first", part.first, self.type)
             node_type = first.type.target if first.type else None
         elif part.end == "head" and stop is None:
@@ -377,6 +378,7 @@ class _Binder:
             part.bin_of,
             self._amount("bins.segment", part.segment),
             part.when,
+            self._offset("bins.stop", part.stop, bin_type) if part.stop else None,
         )
         return array, bin_type, node_type
 
@@ -421,7 +423,7 @@ class _Binder:
             at = scalar.offset
         else:
             at = part.at
-        known = scalar or (Scalar(0, item.size, item.signed) if item and item.size in (1, 2, 4, 8) else None)
+        known = scalar or (Scalar(0, item.size, item.signed) if item and item.size in NUMBER_SIZES else None)
         size = self._find_amount(f"{key}.size", part.size)
         return BoundSlotField(
             place,
@@ -670,7 +672,8 @@ class _Binder:
             return self.abi.pointer_size
         if item is not None and item.size:
             return item.size
-        raise ShapeError(f"{key} is missing", "without types, write the bytes from one to the next")
+        hint = "without types, write bytes from one to the next; gx shapes save does, in a build with types"
+        raise ShapeError(f"{key} is missing", hint)
 
 
 def _item(path: BoundPath) -> Optional[Type]:
@@ -680,11 +683,6 @@ def _item(path: BoundPath) -> Optional[Type]:
     if path.address and path.type.code is not Code.ARRAY:
         return path.type
     return path.type.target if path.type.code in (Code.ARRAY, Code.POINTER) else path.type
-
-
-def _is_self(paths: Paths) -> bool:
-    path = paths[0]
-    return not path.steps and path.root is None and path.form is None and not path.address
 
 
 def _without(path: Path, error: ShapeError) -> ShapeError:

@@ -6,21 +6,27 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
-from gdbext.kernels.chains import decode_links
+from gdbext.kernels import decode_links
 from gdbext.progress import SILENT, Progress
 from gdbext.report import Problem
-from gdbext.structures.checking import MOST_TOLD, check_end, check_links_back, kind_of, tell
-from gdbext.structures.follow import Followed, Repeats, follow, rules_of
+from gdbext.structures.binheads import MOST_ENDS, Heads, batches, check_arrays, read_heads
+from gdbext.structures.chainwalk import Followed, Repeats, follow, rules_of
+from gdbext.structures.checking import (
+    LEFT_OFF,
+    MOST_TOLD,
+    check_count,
+    check_end,
+    check_links_back,
+    kind_of,
+    tell,
+)
 from gdbext.structures.gather import Windows, gather
-from gdbext.structures.heads import MOST_ENDS, Heads, batches, check_arrays, read_heads
 from gdbext.structures.lists import check_walk, walk_list
-from gdbext.structures.model import BinArray, BinsWalk, ChainEnd, End, Table
-from gdbext.structures.spread import SpreadWalk
+from gdbext.structures.model import U64, BinArray, BinsWalk, ChainEnd, End, Mask, Table, unsigned
+from gdbext.structures.sharedlist import SharedListWalk
 from gdbext.target import Target
-
-U64 = npt.NDArray[np.uint64]
+from gdbext.wording import count_text, grouped
 
 
 def walk_bins(
@@ -37,7 +43,7 @@ def walk_bins(
     :raises ShapeError: when there are more bins than can be.
     """
     check_arrays(target, table)
-    kind = SpreadWalk if table.end == "next-bin" else _Walk
+    kind = SharedListWalk if table.end == "next-bin" else _Walk
     walk = kind(target, table, most, progress)
     try:
         walk.run()
@@ -55,6 +61,7 @@ class _Walk:
         self._reasons = np.full(table.bins, End.INTERRUPTED, np.uint8)
         self._nodes: List[U64] = []
         self._ends: Dict[int, ChainEnd] = {}
+        self._given_up: Optional[str] = None
         self.complete = True
 
     def run(self) -> None:
@@ -63,15 +70,20 @@ class _Walk:
             self._walk_part(base, bins, part)
             if not self.complete:
                 rows = slice(base, base + len(part))
-                if not (self._reasons[rows] == End.INTERRUPTED).any():  # given up, not interrupted
-                    self._reasons[base + len(part) :] = End.LIMIT
+                if not (self._reasons[rows] == End.INTERRUPTED).any():
+                    self._give_up(base + len(part))
                 return
 
     def result(self) -> BinsWalk:
         owners = np.repeat(np.arange(len(self._lengths), dtype=np.uint64), self._lengths.astype(np.intp))
         nodes = np.concatenate([*self._nodes, owners[:0]])
         whole = self.complete and not (self._reasons == End.ABSENT).any()
-        return BinsWalk(self._lengths, self._reasons, nodes, owners, self._ends, whole)
+        return BinsWalk(self._lengths, self._reasons, nodes, owners, self._ends, whole, self._given_up)
+
+    def _give_up(self, row: int) -> None:
+        self._reasons[row:] = End.LIMIT
+        walked = grouped(sum(len(nodes) for nodes in self._nodes))
+        self._given_up = f"its chains run into each other; given up after {walked} nodes, most of them met before"
 
     def _walk_part(self, base: int, bins: BinArray, part: range) -> None:
         heads = read_heads(self._windows, bins, part)
@@ -91,15 +103,20 @@ class _Walk:
             self._ends[rows.start + row] = at if unread[row] else found.end(row)
 
     def _follow(self, bins: BinArray, heads: Heads) -> Followed:
-        links = self._table.node.links
-        stops = None
-        if self._table.end == "head":
-            stops = heads.bins + np.uint64((bins.head - links.next) & ((1 << 64) - 1))
+        stops = _find_stops(self._table, bins, heads)
         most = None if self._most is None else np.full(len(heads.bins), max(self._most, 0), np.uint64)
         if self._table.end == "count" and heads.counts is not None:
             most = heads.counts if most is None else np.minimum(most, heads.counts)
         firsts = decode_links(heads.links, None, self._rules)
         return follow(self._windows, firsts, stops, self._rules, most, self._repeats, self._progress)
+
+
+def _find_stops(table: Table, bins: BinArray, heads: Heads) -> Optional[U64]:
+    """Return the node that ends the chain of each bin, where chains are circular."""
+    if table.end != "head":
+        return None
+    links = table.node.links
+    return heads.bins + unsigned(bins.head - links.next if bins.stop is None else bins.stop + links.relative)
 
 
 @dataclass(frozen=True)
@@ -117,16 +134,12 @@ def misplaced(target: Target, table: Table, walk: BinsWalk) -> Tuple[Optional[in
 
     :return: None and nothing where the table stores no hashes, or nothing tells the bin of a hash.
     """
-    if table.node.hash is None or any(bins.bin_of is None for bins in table.arrays):
+    if table.node.hash is None:
         return None, ()
     hashes, known = gather(target, walk.nodes, table.node.hash)
-    expected = walk.owners.copy()
-    base = 0
-    for bins in table.arrays:
-        rows = known & (walk.owners >= np.uint64(base)) & (walk.owners < np.uint64(base + bins.count))
-        if bins.bin_of is not None and rows.any():
-            expected[rows] = bins.bin_of(hashes[rows]) + np.uint64(base)
-        base += bins.count
+    expected = find_expected(table, walk.owners, hashes, known)
+    if expected is None:
+        return None, ()
     wrong = np.flatnonzero(expected != walk.owners)
     columns = (walk.nodes, hashes, walk.owners, expected)
     return len(wrong), tuple(
@@ -134,28 +147,67 @@ def misplaced(target: Target, table: Table, walk: BinsWalk) -> Tuple[Optional[in
     )
 
 
+def find_expected(table: Table, owners: U64, hashes: U64, known: Mask) -> Optional[U64]:
+    """Return the bin of its own array that each entry's stored hash leads to; None where nothing tells.
+
+    An entry whose hash is not known, or in an array that does not say how bins are chosen, is where it belongs.
+
+    :param owners: the bin that each entry is in, numbered through all arrays.
+    """
+    if all(bins.bin_of is None for bins in table.arrays):
+        return None
+    expected: U64 = owners.copy()
+    base = 0
+    for bins in table.arrays:
+        rows = known & (owners >= np.uint64(base)) & (owners < np.uint64(base + bins.count))
+        if bins.bin_of is not None and rows.any():
+            expected[rows] = bins.bin_of(hashes[rows]) + np.uint64(base)
+        base += bins.count
+    return expected
+
+
+def check_outcome(table: Table, walk: BinsWalk) -> List[Problem]:
+    """Return what the walk of a table tells by itself: chains that end badly, and a count that does not agree.
+
+    Kinds: ``chain-cycle``, ``chain-pointer``, ``chain-misaligned``, ``chain-marker``, ``table-count``,
+    ``chain-shared`` (it was given up), ``absent-memory``. A table of which anything was left off is not held to
+    its count.
+    """
+    problems = _check_ends(walk)
+    if walk.given_up is not None:
+        problems.append(Problem("chain-shared", table.address, walk.given_up, True))
+    if walk.complete and not np.isin(walk.reasons, LEFT_OFF).any():
+        problems += check_count("table-count", "table", table.address, table.entries, len(walk.nodes))
+    return problems
+
+
 def check_bins(target: Target, table: Table, walk: BinsWalk) -> List[Problem]:
     """Return what is wrong with a table that was walked.
 
-    Kinds: ``bin-cycle``, ``bin-pointer``, ``bin-misaligned``, ``bin-marker``, ``bin-end`` (null where the head
-    should close it), ``bin-prev``, ``bin-shared`` (a node in two bins), ``bin-misplaced``, ``bin-count`` (a
-    bin's own), ``table-count``, ``lru-count``, ``lru-entries`` (not those of the bins), ``absent-memory``, and
-    for the list through all entries those of ``check_list`` with ``lru`` before the dash.
+    Kinds besides those of :func:`check_outcome`: ``chain-end`` (null where the head should close it),
+    ``chain-prev``, ``chain-shared`` (a node in two bins), ``chain-count`` (a bin's own), ``misplaced-entry``,
+    ``lru-count``, ``lru-entries`` (not those of the bins), and for the list through all entries those of
+    ``check_list`` with ``lru`` before the dash.
     """
     windows = Windows(target)
-    problems = _check_ends(walk)
+    problems = check_outcome(table, walk)
     problems += _check_closed(table, walk)
-    begins = np.flatnonzero(np.diff(walk.owners, prepend=np.uint64(_NO_BIN)))
-    problems += check_links_back(windows, table.node, walk.nodes, begins, "bin-prev")
+    begins = np.flatnonzero(np.diff(walk.owners, prepend=unsigned(-1)))
+    stops = _find_all_stops(windows, table)
+    if stops is not None:
+        stops = stops[walk.owners[begins].astype(np.intp)]
+    problems += check_links_back(windows, table.node, walk.nodes, begins, "chain-prev", stops=stops)
     problems += _check_shared(walk)
     problems += _check_places(target, table, walk)
     problems += _check_lengths(windows, table, walk)
-    problems += _check_entries(table, walk)
     problems += _check_lru(windows, table, walk)
     return problems
 
 
-_NO_BIN = (1 << 64) - 1
+def _find_all_stops(windows: Windows, table: Table) -> Optional[U64]:
+    found = (_find_stops(table, bins, read_heads(windows, bins, part)) for _, bins, part in batches(table))
+    stops = [each for each in found if each is not None]
+    return np.concatenate(stops) if stops else None
 
 
 def _check_ends(walk: BinsWalk) -> List[Problem]:
@@ -164,10 +216,12 @@ def _check_ends(walk: BinsWalk) -> List[Problem]:
         rows = np.flatnonzero(walk.reasons == reason)
         told = [row for row in rows[:MOST_TOLD].tolist() if row in walk.ends]
         for row in told:
-            problems += check_end(walk.ends[row], "bin", f"the chain of bin {row}")
+            problems += check_end(walk.ends[row], "chain", f"the chain of bin {row}")
         if len(rows) > len(told):
-            message = f"the chains of {len(rows) - len(told)} more bins end so: {reason.word}"
-            problems.append(Problem(kind_of(reason, "bin"), None, message, reason != End.ABSENT))
+            more = count_text(len(rows) - len(told), "more chain ends", "more chains end")
+            problems.append(
+                Problem(kind_of(reason, "chain"), None, f"{more} so: {reason.word}", reason != End.ABSENT)
+            )
     return problems
 
 
@@ -178,7 +232,7 @@ def _check_closed(table: Table, walk: BinsWalk) -> List[Problem]:
     last = np.cumsum(walk.lengths)
     what = "the chain of bin {} ends with null after {} nodes, though its head should close it"
     return tell(
-        "bin-end",
+        "chain-end",
         rows.tolist(),
         lambda row: (int(walk.nodes[int(last[row]) - 1]), what.format(row, int(walk.lengths[row]))),
     )
@@ -190,7 +244,7 @@ def _check_shared(walk: BinsWalk) -> List[Problem]:
     again = np.flatnonzero(nodes[1:] == nodes[:-1])
     what = "the node is in bin {} and in bin {}"
     return tell(
-        "bin-shared",
+        "chain-shared",
         again.tolist(),
         lambda row: (int(nodes[row]), what.format(int(owners[row]), int(owners[row + 1]))),
     )
@@ -200,7 +254,7 @@ def _check_places(target: Target, table: Table, walk: BinsWalk) -> List[Problem]
     count, examples = misplaced(target, table, walk)
     problems = [
         Problem(
-            "bin-misplaced",
+            "misplaced-entry",
             entry.node,
             f"the entry is in bin {entry.bin}, its hash {entry.hash:#x} belongs to bin {entry.expected}",
             True,
@@ -209,7 +263,7 @@ def _check_places(target: Target, table: Table, walk: BinsWalk) -> List[Problem]
     ]
     if count and count > len(examples):
         message = f"{count - len(examples)} more entries are in another bin than their hash says"
-        problems.append(Problem("bin-misplaced", None, message, True))
+        problems.append(Problem("misplaced-entry", None, message, True))
     return problems
 
 
@@ -226,24 +280,13 @@ def _check_lengths_of(heads: Heads, base: int, walk: BinsWalk) -> List[Problem]:
     lengths, counts = walk.lengths[rows], heads.counts
     if counts is None:
         return []
-    told = (heads.reasons == End.NULL) & ~np.isin(walk.reasons[rows], _LEFT_OFF)
+    told = (heads.reasons == End.NULL) & ~np.isin(walk.reasons[rows], LEFT_OFF)
     what = "bin {} counts {} entries, {} were walked"
     return tell(
-        "bin-count",
+        "chain-count",
         np.flatnonzero(told & (lengths != counts)).tolist(),
         lambda row: (int(heads.bins[row]), what.format(base + row, int(counts[row]), int(lengths[row]))),
     )
-
-
-_LEFT_OFF = [End.LIMIT, End.INTERRUPTED, End.ABSENT]
-
-
-def _check_entries(table: Table, walk: BinsWalk) -> List[Problem]:
-    left_off = not walk.complete or np.isin(walk.reasons, _LEFT_OFF).any()
-    if table.entries is None or left_off or table.entries == len(walk.nodes):
-        return []
-    message = f"the table counts {table.entries} entries, {len(walk.nodes)} were walked"
-    return [Problem("table-count", table.address, message, True)]
 
 
 def _check_lru(windows: Windows, table: Table, walk: BinsWalk) -> List[Problem]:
@@ -251,13 +294,13 @@ def _check_lru(windows: Windows, table: Table, walk: BinsWalk) -> List[Problem]:
         return []
     lru = walk_list(windows.target, table.lru)
     problems = check_walk(windows, table.lru, lru, "lru")
-    if not lru.end.reason.sound or not walk.complete or np.isin(walk.reasons, _LEFT_OFF).any():
+    if not lru.end.reason.sound or not walk.complete or np.isin(walk.reasons, LEFT_OFF).any():
         return problems
     if len(lru.nodes) != len(walk.nodes):
         message = f"the list through all entries has {len(lru.nodes)}, the bins have {len(walk.nodes)}"
         problems.append(Problem("lru-count", table.lru.address, message, True))
-    listed = lru.nodes - np.uint64(table.lru.node.element & _NO_BIN)
-    binned = walk.nodes - np.uint64(table.node.element & _NO_BIN)
+    listed = lru.nodes - unsigned(table.lru.node.element)
+    binned = walk.nodes - unsigned(table.node.element)
     for strange, where, missing in (
         (listed, binned, "no bin"),
         (binned, listed, "the bins only, not on that list"),

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
-from gdbext.kernels.chains import decode_links
+from gdbext.kernels import decode_links
 from gdbext.report import Problem
-from gdbext.structures.follow import rules_of
+from gdbext.structures.chainwalk import rules_of
 from gdbext.structures.gather import Windows, gather
-from gdbext.structures.model import ChainEnd, End, Node, Scalar
-
-U64 = npt.NDArray[np.uint64]
-Rows = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
+from gdbext.structures.model import U64, ChainEnd, End, Mask, Node, Rows, Scalar, unsigned
+from gdbext.wording import grouped
 
 MOST_TOLD = 20  # problems of one kind
+LEFT_OFF = (End.LIMIT, End.ABSENT, End.INTERRUPTED)  # ends after which there may be more entries
 
 _BROKEN = {
     End.CYCLE: "cycle",
@@ -61,15 +58,34 @@ def describe_end(end: ChainEnd) -> str:
 
 
 def check_end(end: ChainEnd, prefix: str, subject: str) -> List[Problem]:
-    """Return what is wrong with how one chain ended; nothing where it was only left off."""
+    """Return what is wrong with how one chain ended; nothing where it was only cut short."""
     if end.reason.sound or end.reason in (End.LIMIT, End.INTERRUPTED):
         return []
     message = f"{subject} {describe_end(end)}"
     return [Problem(kind_of(end.reason, prefix), end.address, message, end.reason != End.ABSENT)]
 
 
+def check_count(kind: str, what: str, address: int, entries: Optional[int], walked: int) -> List[Problem]:
+    """Compare how many entries a structure counts with how many were walked.
+
+    :param what: the structure in a word: "list".
+    :param entries: its own count, or None where it keeps none.
+    """
+    if entries is None or entries == walked:
+        return []
+    counted = f"{grouped(entries)} {'entry' if entries == 1 else 'entries'}"
+    were = f"{grouped(walked)} {'was' if walked == 1 else 'were'} walked"
+    return [Problem(kind, address, f"the {what} counts {counted}, {were}", corruption=True)]
+
+
 def check_links_back(
-    windows: Windows, node: Node, nodes: U64, begins: Rows, kind: str, closing: Sequence[int] = ()
+    windows: Windows,
+    node: Node,
+    nodes: U64,
+    begins: Rows,
+    kind: str,
+    closing: Sequence[int] = (),
+    stops: Optional[U64] = None,
 ) -> List[Problem]:
     """Compare each node's link back with the node before it.
 
@@ -77,6 +93,7 @@ def check_links_back(
 
     :param nodes: chain by chain.
     :param begins: the rows of the chains' first nodes.
+    :param stops: the node that ends each chain where they are circular: its first node may lead back there.
     """
     if node.links.prev is None or not len(nodes):
         return []
@@ -84,17 +101,17 @@ def check_links_back(
     stored, known = gather(windows.target, nodes, Scalar(node.links.prev, word), windows)
     held = _decode_back(windows, node, stored)
     before = np.concatenate((nodes[:1], nodes[:-1]))
-    expected = before + np.uint64(node.links.next & _ALL) if node.links.prev_is_link else before
+    expected = before + unsigned(node.links.next) if node.links.prev_is_link else before
     wrong = known & (held != expected)
-    firsts = begins[known[begins]]
+    had = known[begins]
+    firsts = begins[had]
     wrong[firsts] = ~_leads_to(windows, node, held[firsts], nodes[firsts])
     allowed = [0, *node.links.sentinels, *closing]
-    wrong[firsts] &= ~np.isin(held[firsts], np.array([value & _ALL for value in allowed], np.uint64))
+    wrong[firsts] &= ~np.isin(held[firsts], np.array([unsigned(value) for value in allowed], np.uint64))
+    if stops is not None:
+        wrong[firsts] &= held[firsts] != stops[had]
     numbers = np.arange(len(nodes)) - begins[np.searchsorted(begins, np.arange(len(nodes)), side="right") - 1]
     return tell(kind, np.flatnonzero(wrong).tolist(), _describe_back(nodes, held, expected, numbers))
-
-
-_ALL = (1 << 64) - 1
 
 
 def _describe_back(nodes: U64, held: U64, expected: U64, numbers: Rows) -> Callable[[int], Tuple[int, str]]:
@@ -109,14 +126,14 @@ def _describe_back(nodes: U64, held: U64, expected: U64, numbers: Rows) -> Calla
 def _decode_back(windows: Windows, node: Node, stored: U64) -> U64:
     if not node.links.prev_is_link:
         return decode_links(stored, None, rules_of(node.links, windows.target.abi))
-    held: U64 = stored & np.uint64(_ALL & ~node.links.mask)
+    held: U64 = stored & unsigned(~node.links.mask)
     return held
 
 
 def _leads_to(windows: Windows, node: Node, held: U64, nodes: U64) -> Mask:
     """Return for each link back whether what it leads to leads to the node."""
     at = 0 if node.links.prev_is_link else node.links.next
-    places = held + np.uint64(at & _ALL)
+    places = held + unsigned(at)
     links, known = gather(windows.target, held, Scalar(at, windows.target.abi.pointer_size), windows)
     decoded = decode_links(links, places, rules_of(node.links, windows.target.abi))
     leads: Mask = known & (decoded == nodes)

@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Sequence
 from gdbext.abi import Abi
 from gdbext.errors import ShapeError
 from gdbext.structures.shape import StructPart
-from gdbext.structures.types import Code, Field, Located, Type, Types
+from gdbext.structures.types import Code, Field, Located, Type, Types, bare_name
 
 _MEMBER = re.compile(
     r"(?P<type>(?:struct\s+|union\s+)?[A-Za-z_]\w*)\s*(?P<stars>\**)\s*(?P<name>[A-Za-z_]\w*)\s*(?P<counts>(?:\[\w*\])*)$"
@@ -22,12 +22,12 @@ class DeclaredTypes:
 
     def __init__(self, rows: Sequence[StructPart], abi: Abi) -> None:
         self._abi = abi
-        self._rows: Mapping[str, StructPart] = {_bare(row.name): row for row in rows}
+        self._rows: Mapping[str, StructPart] = {bare_name(row.name): row for row in rows}
         self._known: "dict[str, Type]" = {}
 
     def find_type(self, name: str) -> Optional[Type]:
         """Return a declared structure, with or without ``struct`` before its name, or None."""
-        bare = _bare(name)
+        bare = bare_name(name)
         if bare not in self._rows:
             return None
         if bare not in self._known:
@@ -65,7 +65,7 @@ class DeclaredTypes:
         if name in _FIXED:
             size, signed = _FIXED[name]
             return Type(name, Code.INTEGER, size, signed=signed), min(size, word)
-        inner = None if _bare(name) == _bare(owner) else self.find_type(name)
+        inner = None if bare_name(name) == bare_name(owner) else self.find_type(name)
         if inner is None:
             raise ShapeError(
                 f"struct {owner}: {name!r} is not declared", "u8 to u64, i8 to i64, size_t, ptr, struct NAME"
@@ -143,7 +143,3 @@ def _pointer_to(inner: Type, word: int) -> Type:
 def _array(base: Type, count: Optional[int]) -> Type:
     name = f"{base.name} [{'' if count is None else count}]"
     return Type(name, Code.ARRAY, base.size * (count or 0), length=count, target=lambda: base)
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"^(struct|union|class)\s+", "", name.strip())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from typing import Any, Callable, Collection, FrozenSet, Mapping, Union
 
 import numpy as np
@@ -21,6 +22,7 @@ Value = Union[int, U64]
 
 _MASK = (1 << 64) - 1
 _LONGEST = 500
+_LONGEST_SHOWN = 80
 _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -37,6 +39,12 @@ _COMPARISONS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: its ``repr``, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
 class Expression:
@@ -85,22 +93,30 @@ def parse_expression(text: str, names: Collection[str]) -> Expression:
     try:
         if len(text) > _LONGEST:
             raise ShapeError(f"an expression of {len(text)} characters is too long")
-        tree = ast.parse(re.sub(r"(?<![\w.])0+(?=[1-9])", "", text.strip()), mode="eval").body
+        tree = _parse(re.sub(r"(?<![\w.])0+(?=[1-9])", "", text.strip()))
         _check(tree, text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ShapeError(f"{text!r} is not an expression") from None
+        raise ShapeError(f"{shown(text)} is not an expression") from None
     expression = Expression(text.strip(), tree)
     unknown = sorted(expression.names - set(names))
     if unknown:
         known = ", ".join(sorted(names)) or "none"
-        raise ShapeError(f"{text!r} uses {unknown[0]!r}, which is not defined", f"the names are {known}")
+        raise ShapeError(f"{shown(text)} uses {unknown[0]!r}, which is not defined", f"the names are {known}")
     return expression
+
+
+def _parse(text: str) -> ast.expr:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python tells on standard error what it thinks of `2else`
+        return ast.parse(text, mode="eval").body
 
 
 def _check(node: ast.expr, text: str) -> None:
     parts = _parts(node)
     if parts is None:
-        raise ShapeError(f"{text!r} is not an integer expression: {ast.unparse(node)!r} is not let through")
+        raise ShapeError(
+            f"{shown(text)} is not an integer expression: {shown(ast.unparse(node))} is not let through"
+        )
     for part in parts:
         _check(part, text)
 
@@ -132,7 +148,32 @@ def _evaluate(node: ast.expr, values: Mapping[str, Value], text: str) -> Value:
         return node.value
     if isinstance(node, ast.Name):
         return _unsigned(values[node.id])
+    if isinstance(node, ast.IfExp):
+        return _evaluate_choice(node, values, text)
+    if isinstance(node, ast.BoolOp):
+        return _evaluate_junction(node, values, text)
     return _combine(node, [_evaluate(part, values, text) for part in _parts(node) or ()], text)
+
+
+def _evaluate_choice(node: ast.IfExp, values: Mapping[str, Value], text: str) -> Value:
+    """As in C, what is not chosen is not evaluated; of columns both sides are."""
+    test = _evaluate(node.test, values, text)
+    if isinstance(test, int):
+        return _evaluate(node.body if test else node.orelse, values, text)
+    chosen, other = (_evaluate(part, values, text) for part in (node.body, node.orelse))
+    return np.where(test != 0, _array(chosen), _array(other))
+
+
+def _evaluate_junction(node: ast.BoolOp, values: Mapping[str, Value], text: str) -> Value:
+    """As in C, a number that decides ends it."""
+    both = isinstance(node.op, ast.And)
+    result: Value = int(both)
+    for part in node.values:
+        truth = _unsigned(_paired(operator.ne, _evaluate(part, values, text), 0))
+        result = _paired(operator.and_ if both else operator.or_, result, truth)
+        if isinstance(result, int) and bool(result) is not both:
+            return result
+    return result
 
 
 def _combine(node: ast.expr, operands: "list[Value]", text: str) -> Value:
@@ -140,11 +181,8 @@ def _combine(node: ast.expr, operands: "list[Value]", text: str) -> Value:
         return _binary(node.op, operands[0], operands[1], text)
     if isinstance(node, ast.UnaryOp):
         return _unary(node.op, operands[0])
-    if isinstance(node, ast.BoolOp):
-        return _junction(node.op, operands)
-    if isinstance(node, ast.Compare):
-        return _unsigned(_paired(_COMPARISONS[type(node.ops[0])], operands[0], operands[1]))
-    return _choice(operands[0], operands[1], operands[2])
+    assert isinstance(node, ast.Compare)
+    return _unsigned(_paired(_COMPARISONS[type(node.ops[0])], operands[0], operands[1]))
 
 
 def _binary(op: ast.operator, left: Value, right: Value, text: str) -> Value:
@@ -177,20 +215,6 @@ def _unary(op: ast.unaryop, value: Value) -> Value:
     if isinstance(op, ast.USub):
         return _unsigned(_paired(operator.sub, 0, value))
     return value
-
-
-def _junction(op: ast.boolop, operands: "list[Value]") -> Value:
-    truths = [_unsigned(_paired(operator.ne, operand, 0)) for operand in operands]
-    result = truths[0]
-    for truth in truths[1:]:
-        result = _paired(operator.and_ if isinstance(op, ast.And) else operator.or_, result, truth)
-    return result
-
-
-def _choice(test: Value, chosen: Value, other: Value) -> Value:
-    if isinstance(test, int):
-        return chosen if test else other
-    return np.where(test != 0, _array(chosen), _array(other))
 
 
 def _paired(function: Callable[[Any, Any], Any], left: Value, right: Value) -> Any:

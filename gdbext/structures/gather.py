@@ -10,18 +10,12 @@ from __future__ import annotations
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.errors import FaultError
-from gdbext.kernels.chains import Span, gather_scalars
+from gdbext.kernels import Span, gather_scalars
 from gdbext.memory import Buffer, Region, RegionIndex, view
-from gdbext.structures.model import Scalar
+from gdbext.structures.model import U8, U64, Mask, Rows, Scalar, unsigned
 from gdbext.target import Target
-
-U64 = npt.NDArray[np.uint64]
-U8 = npt.NDArray[np.uint8]
-Mask = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.intp]
 
 MOST_KEPT = 1 << 28  # bytes of copied windows
 _UNIT = 1 << 16  # what is copied at a time at first; a cached remote memory reads such blocks too
@@ -42,7 +36,7 @@ def gather(
     :return: signed numbers in two's complement of 64 bits; 0 where it could not be read.
     """
     windows = windows or Windows(target)
-    places = addresses + np.uint64(scalar.offset & ((1 << 64) - 1))
+    places = addresses + unsigned(scalar.offset)
     values, known = windows.read(places, scalar.size, scalar.signed and scalar.bits is None)
     return (_cut_bits(values, scalar) if scalar.bits else values), known
 
@@ -199,4 +193,4 @@ class Windows:
                 number = int.from_bytes(memory.read(place, size), order, signed=signed)
             except FaultError:
                 continue
-            values[row], known[row] = number & ((1 << 64) - 1), True
+            values[row], known[row] = unsigned(number), True

@@ -12,12 +12,13 @@ from typing import Collection, Iterator, Optional, Sequence
 
 from gdbext.errors import UsageError
 from gdbext.structures.tomltext import Document
-from gdbext.structures.types import Code, Field, Type
+from gdbext.structures.types import Code, Field, Type, bare_name
 
 _DEEPEST = 4
 _FEW = 4  # items of an array that may stand for as many tables
 _NEXT = ("next", "nxt", "overflow", "chain", "link", "succ", "forw", "flink")
 _PREV = ("prev", "back", "blink", "parent", "left", "right", "up", "owner")
+_KIND = {"type", "class", "base", "meta"}  # words of members that lead to what a thing is, not to the next thing
 _FIRST = ("first", "head", "start", "list", "top", "front", "root")
 _LAST = ("last", "tail", "end", "rear")
 _SIZE = (
@@ -95,7 +96,8 @@ class _Bins:
 
 def find_links(type: Type) -> Sequence[Link]:
     """Return the members of a node that lead to nodes of its kind, the likeliest next link first."""
-    return sorted(_links(type, type, "", 0), key=lambda link: _rank_of_link(link.leaf))
+    links = [link for link in _links(type, type, "", 0) if not _is_kind(link.leaf.lower())]
+    return sorted(links, key=lambda link: _rank_of_link(link.leaf))
 
 
 def find_heads(type: Type) -> "Sequence[tuple[str, str]]":
@@ -456,6 +458,10 @@ def _rank_of_link(name: str) -> int:
     return next((at for at, word in enumerate(_NEXT) if word in lower), 50)
 
 
+def _is_kind(name: str) -> bool:
+    return not _KIND.isdisjoint(name.split("_")) and not _has(name, _NEXT)
+
+
 def _alike(one: str, other: str) -> bool:
     """Whether two members' names begin with the same word: lru_start, lru_next."""
     first, second = (path.rpartition(".")[2].lower() for path in (one, other))
@@ -499,8 +505,7 @@ def _is_text(type: Type) -> bool:
 
 
 def _shape_name(type: Type) -> str:
-    bare = re.sub(r"^(struct|union|class)\s+", "", type.tag)
-    return re.sub(r"[^a-z0-9]+", "-", bare.lower()).strip("-") or "unnamed"
+    return re.sub(r"[^a-z0-9]+", "-", bare_name(type.tag).lower()).strip("-") or "unnamed"
 
 
 __all__ = ["Guess", "Link", "find_heads", "find_links", "guess"]

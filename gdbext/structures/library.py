@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
@@ -11,7 +12,9 @@ from gdbext.errors import ShapeError
 from gdbext.report import Problem
 from gdbext.structures.paths import find_binding
 from gdbext.structures.shape import Shape, parse_shape
-from gdbext.structures.types import Type
+from gdbext.structures.types import Type, bare_name
+
+_LARGEST = 1 << 20  # bytes of a file; those of the pack have some two thousand
 
 
 @dataclass(frozen=True)
@@ -37,23 +40,29 @@ class Library:
 
     def type_names(self) -> Iterable[str]:
         """Return every exact type name that a shape fits: cheap to ask a program for."""
-        return {name for shape in self.shapes.values() for name in shape.types if not _is_pattern(name)}
+        return {name for shape in self.shapes.values() for name in shape.types if not is_pattern(name)}
 
 
 def read_library(folders: Sequence[str]) -> Library:
     """Read all ``*.toml`` of some folders; of equal names the last folder's rules.
 
-    A folder that does not exist holds none; a file that is no shape becomes a problem.
+    A folder that does not exist holds none; a file that is no shape becomes a problem, and so does one with
+    the name of another in its folder.
     """
     shapes: "dict[str, Shape]" = {}
-    problems = []
-    for path in (path for folder in folders for path in _files(folder)):
-        try:
-            shape = read_shape(path)
-        except ShapeError as error:
-            problems.append(Problem("shape-file", None, f"{error.message}; the shape is left out"))
-        else:
-            shapes[shape.name] = shape
+    problems: "list[Problem]" = []
+    for folder in folders:
+        found: "dict[str, Shape]" = {}
+        for path in _files(folder, problems):
+            try:
+                shape = read_shape(path)
+                if shape.name in found:
+                    raise ShapeError(f"{shape.origin}: {found[shape.name].origin} has the name {shape.name} too")
+            except ShapeError as error:
+                problems.append(Problem("shape-file", None, f"{error.message}; the shape is left out"))
+            else:
+                found[shape.name] = shape
+        shapes.update(found)
     return Library(dict(sorted(shapes.items())), tuple(problems))
 
 
@@ -62,21 +71,36 @@ def read_shape(path: str) -> Shape:
 
     :raises ShapeError: when it cannot be read, or is no shape.
     """
+    name = _printable(os.path.basename(path))
     try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode):
+            raise ShapeError(f"{name}: cannot be read: it is no file")
+        if about.st_size > _LARGEST:
+            raise ShapeError(f"{name}: cannot be read: {about.st_size} bytes are too many for a shape")
         with open(path, encoding="utf-8") as stream:
             text = stream.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ShapeError(f"{os.path.basename(path)}: cannot be read: {reason}") from None
-    return parse_shape(text, os.path.basename(path))
+        raise ShapeError(f"{name}: cannot be read: {reason}") from None
+    return parse_shape(text, name)
 
 
-def _files(folder: str) -> Sequence[str]:
+def _files(folder: str, problems: "list[Problem]") -> Sequence[str]:
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        message = f"the shapes in {_printable(folder)} are left out: {error.strerror}"
+        problems.append(Problem("shape-file", None, message))
         return []
     return [os.path.join(folder, name) for name in names if name.endswith(".toml")]
+
+
+def _printable(name: str) -> str:
+    # a file's name may be any bytes
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _named(shape: Shape, type: Type) -> bool:
@@ -86,7 +110,7 @@ def _named(shape: Shape, type: Type) -> bool:
 def _matches(shape: Shape, type: Type) -> bool:
     if _named(shape, type):
         return False
-    patterns = [name for name in shape.types if _is_pattern(name)]
+    patterns = [name for name in shape.types if is_pattern(name)]
     return any(fnmatch.fnmatchcase(name, pattern) for name in _names(type) for pattern in patterns)
 
 
@@ -97,18 +121,10 @@ def _has_needs(shape: Shape, type: Type) -> bool:
 
 
 def _names(type: Type) -> Sequence[str]:
-    bare = [
-        name.split(" ", 1)[1]
-        for name in (type.name, type.tag)
-        if name.startswith(("struct ", "class ", "union "))
-    ]
-    return [
-        type.name,
-        type.tag,
-        *bare,
-        *(f"struct {name}" for name in (type.name, type.tag) if " " not in name),
-    ]
+    names = (type.name, type.tag)
+    return [*names, *map(bare_name, names), *(f"struct {name}" for name in names if " " not in name)]
 
 
-def _is_pattern(name: str) -> bool:
+def is_pattern(name: str) -> bool:
+    """Return whether a type's name in a shape stands for several."""
     return any(mark in name for mark in "*?[")

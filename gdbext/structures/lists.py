@@ -6,19 +6,16 @@ from array import array
 from typing import Iterator, List, Optional
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.errors import FaultError
-from gdbext.kernels.chains import MOST_NODES, decode_links
+from gdbext.kernels import MOST_NODES, decode_links
 from gdbext.progress import SILENT, Progress
 from gdbext.report import Problem
-from gdbext.structures.checking import check_end, check_links_back
-from gdbext.structures.follow import follow, rules_of
+from gdbext.structures.chainwalk import follow, rules_of
+from gdbext.structures.checking import LEFT_OFF, check_count, check_end, check_links_back
 from gdbext.structures.gather import Windows, gather
 from gdbext.structures.model import ChainEnd, End, ListHead, ListWalk, Scalar
 from gdbext.target import Target
-
-U64 = npt.NDArray[np.uint64]
 
 _LOOK = 1 << 16  # nodes between two looks at the progress
 
@@ -109,19 +106,32 @@ class _XorWalk:
         return End.ABSENT if self._target.lacks(place, self._target.abi.pointer_size) else End.BAD_POINTER
 
 
+def check_outcome(head: ListHead, walk: ListWalk, prefix: str = "list") -> List[Problem]:
+    """Return what the walk of a list tells by itself: how it ended, and a count that does not agree.
+
+    Kinds: ``list-cycle``, ``list-pointer``, ``list-misaligned``, ``list-marker``, ``list-count``,
+    ``absent-memory``. A list that was left off is not held to its count.
+
+    :param prefix: of the kinds, instead of ``list``.
+    """
+    problems = check_end(walk.end, prefix, f"the list at {head.address:#x}")
+    if walk.end.reason not in LEFT_OFF:
+        problems += check_count(f"{prefix}-count", "list", head.address, head.entries, len(walk.nodes))
+    return problems
+
+
 def check_list(target: Target, head: ListHead, walk: ListWalk) -> List[Problem]:
     """Return what is wrong with a list that was walked.
 
-    Kinds: ``list-cycle``, ``list-pointer``, ``list-misaligned``, ``list-marker``, ``list-end`` (null where the
-    head should close it), ``list-prev``, ``list-last``, ``list-count``, ``absent-memory``. A list that was only
-    walked in part is not held to its last node and its count.
+    Kinds besides those of :func:`check_outcome`: ``list-end`` (null where the head should close it),
+    ``list-prev``, ``list-last``. A list that does not end soundly is not held to its last node.
     """
     return check_walk(Windows(target), head, walk, "list")
 
 
 def check_walk(windows: Windows, head: ListHead, walk: ListWalk, prefix: str) -> List[Problem]:
     """As :func:`check_list`, with kinds of another ``prefix``."""
-    problems = check_end(walk.end, prefix, f"the list at {head.address:#x}")
+    problems = check_outcome(head, walk, prefix)
     problems += _check_closed(head, walk, prefix)
     closing = [] if head.stop is None else [head.stop]
     if len(walk.nodes):
@@ -131,7 +141,6 @@ def check_walk(windows: Windows, head: ListHead, walk: ListWalk, prefix: str) ->
     if walk.end.reason.sound:
         problems += _check_head_back(windows, head, walk, f"{prefix}-prev")
         problems += _check_last(windows, head, walk, f"{prefix}-last")
-        problems += _check_count(head, walk, f"{prefix}-count")
     return problems
 
 
@@ -146,9 +155,8 @@ def _check_closed(head: ListHead, walk: ListWalk, prefix: str) -> Iterator[Probl
 
 def _check_head_back(windows: Windows, head: ListHead, walk: ListWalk, kind: str) -> Iterator[Problem]:
     links = head.node.links
-    if (
-        head.last is not None
-    ):  # it is checked by itself, and the head need not be laid out as a node: CIRCLEQ's is not
+    # A last node that the head names is checked by itself, and such a head need not be laid out as a node.
+    if head.last is not None:
         return
     if head.stop is None or links.prev is None or links.prev_is_link or walk.end.reason != End.HEAD:
         return
@@ -193,10 +201,4 @@ def _check_last_of_none(windows: Windows, head: ListHead, kind: str) -> Iterator
     links, known = gather(windows.target, np.array([last], np.uint64), Scalar(0, word), windows)
     if not known[0] or links[0]:  # the first link of an empty list, in the head: null
         message = f"the list is empty, but its head holds {last:#x} as its last link, which is not null"
-        yield Problem(kind, head.address, message, True)
-
-
-def _check_count(head: ListHead, walk: ListWalk, kind: str) -> Iterator[Problem]:
-    if head.entries is not None and head.entries != len(walk.nodes):
-        message = f"the head counts {head.entries} entries, {len(walk.nodes)} were walked"
         yield Problem(kind, head.address, message, True)

@@ -70,7 +70,7 @@ def change_shape(shape: Shape, how: Manner, types: Types) -> Shape:
     changed = replace(shape, link=_change_link(shape.link, how), node=_change_node(shape.node, how, types))
     if how.end not in ("null", "head"):
         return changed
-    if shape.list is not None and shape.list.first[0].text != "self":
+    if shape.list is not None and not shape.list.is_node:
         return replace(changed, list=replace(shape.list, end=how.end))
     return replace(changed, table=replace(shape.table, end=how.end)) if shape.bins else changed
 
@@ -98,9 +98,9 @@ def make_list(type: Optional[Type], how: Manner) -> Shape:
     return Shape(OPTIONS, "list", OPTIONS, link=inner, node=node, list=head)
 
 
-def make_bins(count: int, head: Paths, end: str, node: NodePart, link: LinkPart, how: Manner) -> Shape:
+def make_bins(bins: BinsPart, end: str, node: NodePart, link: LinkPart, how: Manner) -> Shape:
     """Return the shape of an array of bins; its objects are its first bin."""
-    row = BinsPart((HERE,), count, how.stride, head)
+    row = replace(bins, stride=how.stride)
     table = TablePart(how.end if how.end in ("null", "head") else end)
     return Shape(OPTIONS, "bins", OPTIONS, bins=(row,), table=table, node=node, link=link)
 

@@ -16,6 +16,16 @@ from gdbext.report import Problem
 
 U64 = npt.NDArray[np.uint64]
 U8 = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+NUMBER_SIZES = (1, 2, 4, 8)  # bytes of numbers that are read whole
+
+
+def unsigned(number: int) -> np.uint64:
+    """Return a number modulo 2**64, as columns have it: distances may be negative."""
+    wrapped: np.uint64 = np.uint64(number & ((1 << 64) - 1))
+    return wrapped
 
 
 class End(IntEnum):
@@ -132,7 +142,7 @@ BinOf = Callable[[U64], U64]  # stored hashes -> indices of their bins, vectoris
 class ListHead:
     """One list.
 
-    :param first: address of the first node, decoded; 0 when it is empty.
+    :param first: what the head's link leads to, as ``kernels.decode_links`` returns it: 0 when the list is empty.
     :param stop: a node address that ends it besides null (the head itself of a circular list), or None.
     :param last: what the head holds as last node, or (``last_is_link``) as address of the last link; None: nothing.
     :param entries: its own count, or None.
@@ -158,6 +168,7 @@ class BinArray:
     :param segment: bins a segment, where ``address`` is an array of pointers to segments (dynahash); else 0.
     :param length: each bin's own count, or None.
     :param bin_of: stored hashes -> bins of this array, counted from its own first one.
+    :param stop: bytes from a bin's start to the node that ends a circular chain; None: the head link is that of a node.
     """
 
     address: int
@@ -167,6 +178,7 @@ class BinArray:
     segment: int = 0
     length: Optional[Scalar] = None
     bin_of: Optional[BinOf] = None
+    stop: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,7 @@ class Table:
     """A chained hash table.
 
     :param address: of the object.
-    :param end: how chains end: ``null``; ``head`` (circular, each bin's head is a node); ``count`` (each bin's
+    :param end: how chains end: ``null``; ``head`` (circular, closed by the bin itself); ``count`` (each bin's
         own count); ``next-bin`` (all nodes are one list, from ``list_first`` on; a bin points to the node
         *before* its first: libstdc++).
     :param arrays: one, or two while it is rehashed; bins are numbered through.
@@ -328,12 +340,13 @@ class ListWalk:
 class BinsWalk:
     """What a walk through all bins of a table found.
 
-    :param lengths: nodes of each bin; open addressing: the probe lengths of the occupied slots' home bins.
+    :param lengths: nodes of each bin; open addressing: of each slot, the entries whose look-up starts there.
     :param reasons: an :class:`End` for each bin.
     :param nodes: the addresses of all nodes, bin by bin.
     :param owners: the bin of each node.
     :param ends: the detail of each end that is not sound, by bin; at most 1000.
-    :param complete: False when it was interrupted or met absent memory.
+    :param complete: False when it was interrupted, met absent memory, or was given up.
+    :param given_up: why bins were left with LIMIT though nobody asked for a limit, as a sentence; or None.
     """
 
     lengths: U64
@@ -342,3 +355,4 @@ class BinsWalk:
     owners: U64
     ends: Mapping[int, ChainEnd] = field(default_factory=dict)
     complete: bool = True
+    given_up: Optional[str] = None

@@ -7,9 +7,10 @@ table is lost, and stands among the group's problems with no bins in its place.
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Callable, Iterable, Mapping, Optional, Union
+from typing import Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import numpy as np
 
@@ -29,8 +30,10 @@ from gdbext.structures.bind import (
     BoundTree,
     Place,
 )
+from gdbext.structures.chainwalk import decode_head
 from gdbext.structures.expressions import Expression
 from gdbext.structures.model import (
+    NUMBER_SIZES,
     U64,
     BinArray,
     BinOf,
@@ -64,7 +67,7 @@ def open_shape(
 ) -> Structure:
     """Read what an object says of itself, and make what walkers take.
 
-    :param address: of the object.
+    :param address: of the object; 0 for a shape that needs none (``anchored.py``).
     :param types: where global variables are looked up.
     :param mangled: which of a shape's alternatives; None is its first.
     :raises ShapeError: when its numbers cannot be: a count that does not fit into memory, an unknown global.
@@ -143,11 +146,12 @@ class _Opening:
         stop = None
         if head.end == "head":
             place = self.place(f"{key}.stop", head.stop) if head.stop else self.address
-            stop = place + node.links.relative
+            stop = (place + node.links.relative) & self.target.abi.word_mask
         first = self.read(f"{key}.first", head.first) if head.first else None
+        link = self.locate(f"{key}.first", head.first) if head.first and not self.address else self.address
         return ListHead(
-            self.address,
-            self.address if first is None else decode(first, node.links),
+            link,
+            self.address if first is None else decode_head(first, node.links, self.target.abi),
             node,
             stop,
             self.read(f"{key}.last", head.last) if head.last else None,
@@ -163,7 +167,7 @@ class _Opening:
             if array.when is None or self.number("when", array.when)
         ]
         return Table(
-            self.address,
+            self.address or (arrays[0].address if arrays else 0),
             self._node(part.node),
             arrays,
             part.end,
@@ -181,13 +185,15 @@ class _Opening:
         count = self.number("bins.count", part.count)
         stride = self.number("bins.stride", part.stride)
         segment = self.number("bins.segment", part.segment)
+        word = self.target.abi.pointer_size
+        if count > 1 and not word <= stride < _LARGEST_STEP:
+            raise self._wrong(f"{stride} bytes from one of its bins to the next cannot be")
         if segment:
-            word = self.target.abi.pointer_size
-            self._check_room("bins", start, -(-count // segment) if segment > 0 else -1, word)
+            self._check_room("segments", start, -(-count // segment) if segment > 0 else -1, word)
+            self._check_total("bins", count, stride)
         self._check_room("bins", start, count, 0 if segment else stride)
-        return BinArray(
-            start, count, stride, part.head, segment, part.length, self._rule_of_hash(part.bin_of, count)
-        )
+        rule = self._rule_of_hash(part.bin_of, count)
+        return BinArray(start, count, stride, part.head, segment, part.length, rule, part.stop)
 
     def _group(self, part: BoundGroup) -> Group:
         start = self.place("group.array", part.array)
@@ -196,21 +202,24 @@ class _Opening:
         self._check_room("tables", start, count, stride)
         if count > _MOST_TABLES:
             raise self._wrong(f"{count} tables are more than any group has")
-        opened = [self._member(part, index, start + index * stride) for index in range(count)]
+        taken = _Taken()
+        opened = [self._member(part, index, start + index * stride, taken) for index in range(count)]
         tables = [table for table, _ in opened]
         problems = [problem for _, problem in opened if problem is not None]
         if len(problems) > _MOST_PROBLEMS:
             rest = f"{len(problems) - _MOST_PROBLEMS} more tables of the group are left out"
             problems[_MOST_PROBLEMS:] = [Problem("table", self.address, rest)]
         return Group(
-            self.address,
+            self.address or start,
             tables,
             self._rule_of_hash(part.slab_of, count),
             self.bound.name,
             tuple(problems),
         )
 
-    def _member(self, part: BoundGroup, index: int, at: int) -> "tuple[Walkable, Optional[Problem]]":
+    def _member(
+        self, part: BoundGroup, index: int, at: int, taken: "_Taken"
+    ) -> "tuple[Walkable, Optional[Problem]]":
         """Return a table of the group, or one without bins and the problem that it has."""
         address = at
         try:
@@ -219,10 +228,13 @@ class _Opening:
                 if not address:
                     raise ShapeError(f"its address at {at:#x} is null")
             table = open_shape(part.member, self.target, address, self.types, self.mangled)
+            assert not isinstance(table, Group)
+            other = taken.take(index, table)
+            if other is not None:
+                raise ShapeError(f"it has bins of table {other}")
         except (ShapeError, FaultError) as error:
             lost = Table(address, Node(_UNKNOWN_LINKS), (), shape=part.member.name)
             return lost, Problem("table", address, f"table {index} is left out: {error.message}")
-        assert not isinstance(table, Group)
         return table, None
 
     def _probe_table(self, part: BoundProbe) -> ProbeTable:
@@ -254,14 +266,14 @@ class _Opening:
         start = self.place(f"{key}.array", part.array)
         stride, per = self.number(f"{key}.stride", part.stride), self.number(f"{key}.per", part.per)
         size, at = self.number(f"{key}.size", part.size), self.number(f"{key}.at", part.at)
-        if size not in (1, 2, 4, 8) or per < 1 or not 0 <= at < _LARGEST_STEP:
-            raise self._wrong(f"{key} cannot be: {size} bytes at {at}, {per} slots an item")
-        self._check_room("slots", start, -(-slots // per), stride)
+        if size not in NUMBER_SIZES or not 0 < per < _LARGEST_STEP or not 0 <= at < _LARGEST_STEP or not 0 < stride < _LARGEST_STEP:
+            raise self._wrong(f"{key} cannot be: {size} bytes at {at}, every {stride}, {per} slots an item")
+        self._check_room("slots" if per == 1 else "items", start, -(-slots // per), stride)
         return SlotField(start, stride, Scalar(at, size, part.signed, part.bits), per)
 
     def _tree(self, part: BoundTree) -> TreeRoot:
-        sentinel = self.find_number("tree.sentinel", part.sentinel) or 0
-        root = self.read("tree.root", part.root) & ~part.mask
+        sentinel = (self.find_number("tree.sentinel", part.sentinel) or 0) & self.target.abi.word_mask
+        root = self.read("tree.root", part.root) & ~part.mask & self.target.abi.word_mask
         return TreeRoot(
             self.address,
             0 if root == sentinel else root,
@@ -334,7 +346,8 @@ class _Opening:
         if place.path is None:
             assert place.amount is not None
             return self.number(key, place.amount) & self.target.abi.word_mask
-        return self.locate(key, place.path) if place.embedded else self.read(key, place.path)
+        found = self.locate(key, place.path) if place.embedded else self.read(key, place.path)
+        return found & self.target.abi.word_mask
 
     def number(self, key: str, amount: Amount) -> int:
         """Return a number."""
@@ -382,8 +395,16 @@ class _Opening:
             fits = f"only {room} bytes are mapped there" if room else "nothing is mapped there"
             raise self._wrong(f"{count} {things} of {stride} bytes from {start:#x} on cannot be: {fits}")
 
+    def _check_total(self, things: str, count: int, stride: int) -> None:
+        """Check that so many things can be mapped anywhere."""
+        mapped = sum(region.size for region in self.target.index.regions)
+        if mapped and count * stride > mapped:
+            raise self._wrong(f"{count} {things} of {stride} bytes cannot be: {mapped} bytes are mapped in all")
+
     def _room(self, start: int, wanted: int) -> int:
         """Return how many bytes are mapped from ``start`` on, counted up to ``wanted``."""
+        if not self.target.index.regions:  # its debugger does not tell
+            return wanted
         at = start
         for region in self.target.index.within(start, start + wanted):
             if region.start > at:
@@ -395,6 +416,38 @@ class _Opening:
         return ShapeError(
             f"{self.what} at {self.address:#x}: {message}", "it is no such object, uninitialised, or damaged"
         )
+
+
+class _Taken:
+    """The memory that the bins of a group's tables take: no two tables have the same, and so the sum is bounded."""
+
+    def __init__(self) -> None:
+        self._starts: "list[int]" = []
+        self._ends: "list[tuple[int, int]]" = []  # the end, and the table
+
+    def take(self, index: int, table: Walkable) -> Optional[int]:
+        """Note a table's arrays; return another table that has some of their memory, or None."""
+        stretches = list(_stretches(table))
+        for start, end in stretches:
+            at = bisect.bisect_left(self._starts, end) - 1
+            if at >= 0 and self._ends[at][0] > start:
+                return self._ends[at][1]
+        for start, end in stretches:
+            at = bisect.bisect_left(self._starts, start)
+            self._starts.insert(at, start)
+            self._ends.insert(at, (end, index))
+        return None
+
+
+def _stretches(table: Walkable) -> "Iterator[tuple[int, int]]":
+    """Iterate over where a table's bins or slots are: start and end; those of a directory of segments alone."""
+    if isinstance(table, Table):
+        for bins in table.arrays:
+            if bins.count and not bins.segment:
+                yield bins.address, bins.address + max((bins.count - 1) * bins.stride, 0) + 1
+    elif isinstance(table, ProbeTable) and table.slots:
+        for column in list(table.fields.values())[:1]:
+            yield column.address, column.address + (table.slots - 1) // column.per * column.stride + 1
 
 
 @dataclass(frozen=True)
@@ -425,17 +478,4 @@ def _spread(value: "Union[int, U64]", length: int) -> U64:
     return spread
 
 
-def decode(link: int, links: Links) -> int:
-    """Return the address that a head's link means; 0 for one that stands for the end.
-
-    Markers of unlinked nodes and entries without a link are returned as they stand.
-    """
-    if link & links.end_bits or link in links.sentinels:
-        return 0
-    if link in links.forbidden or link & links.leaf_bits:
-        return link
-    address = link & ~links.mask
-    return address + links.relative if address else 0
-
-
-__all__ = ["Structure", "check_valid", "decode", "open_shape", "root_addresses"]
+__all__ = ["Structure", "check_valid", "open_shape", "root_addresses"]

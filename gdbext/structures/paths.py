@@ -8,17 +8,20 @@ from typing import Callable, Iterator, Optional, Sequence, Union
 
 from gdbext.errors import ShapeError
 from gdbext.memory import Reader
-from gdbext.structures.model import Scalar
+from gdbext.structures.expressions import shown
+from gdbext.structures.model import NUMBER_SIZES, Scalar
 from gdbext.structures.types import Code, Field, Type
 
 _STEP = re.compile(
-    r"(?P<arrow>->)|(?P<dot>\.)|\[(?P<index>\d+)\]|\+(?P<offset>0[xX][0-9a-fA-F]+|\d+)|(?P<name>[A-Za-z_~]\w*)"
+    r"(?P<arrow>->)|(?P<dot>\.)|\[(?P<index>\d{1,18})\]|\+(?P<offset>0[xX][0-9a-fA-F]{1,16}|\d{1,18})"
+    r"|(?P<name>[A-Za-z_~]\w*)"
 )
 _ROOT = re.compile(
-    r"@(?P<module>[^\s+@>\[\]]*[^\s+@>\[\].])\+(?P<offset>0[xX][0-9a-fA-F]+|\d+)|@(?P<name>[A-Za-z_][\w:]*)"
+    r"@(?P<module>[^\s+@>\[\]]*[^\s+@>\[\].])\+(?P<offset>0[xX][0-9a-fA-F]{1,16}|\d{1,18})|@(?P<name>[A-Za-z_][\w:]*)"
 )
-_FORM = re.compile(r":(?P<size>[1248])(?P<signed>s?)(?:@(?P<shift>\d+)\.(?P<width>\d+))?$")
+_FORM = re.compile(r":(?P<size>[1248])(?P<signed>s?)(?:@(?P<shift>\d{1,3})\.(?P<width>\d{1,3}))?$")
 _DEEPEST = 16
+LARGEST_OFFSET = 1 << 32  # no structure is as large
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,11 @@ class Path:
     form: Optional[Form] = None
     address: bool = False
 
+    @property
+    def is_self(self) -> bool:
+        """Whether it is the object itself."""
+        return not self.steps and self.root is None and self.form is None and not self.address
+
     def bind(self, type: Optional[Type], root_type: Optional[Type] = None) -> BoundPath:
         """Replace names by offsets.
 
@@ -150,6 +158,9 @@ class Path:
         walk = _Binding(self.text, root_type if self.root else type)
         for step in self.steps:
             walk.take(step)
+        for offset in walk.offsets:
+            if offset >= LARGEST_OFFSET:
+                raise ShapeError(f"{self.text}: no structure has {offset:#x} bytes")
         form = self.form or _form_of(walk.type, walk.bits)
         return BoundPath(tuple(walk.offsets), form, self.root, walk.type, self.address)
 
@@ -164,6 +175,8 @@ def parse_path(text: str) -> Path:
     match = _FORM.search(rest)
     if match is not None:
         bits = (int(match["shift"]), int(match["width"])) if match["shift"] else None
+        if bits and not 0 < bits[1] <= 8 * int(match["size"]) - bits[0]:
+            raise ShapeError(f"{shown(text)} is not a path: {match['size']} bytes have no such bits")
         form, rest = Form(int(match["size"]), bool(match["signed"]), bits), rest[: match.start()]
     root, rest = _take_root(rest)
     if rest == "self":
@@ -249,7 +262,7 @@ class _Binding:
 
 
 def _form_of(type: Optional[Type], bits: Optional[tuple[int, int]]) -> Optional[Form]:
-    if type is None or type.code not in (Code.INTEGER, Code.POINTER) or type.size not in (1, 2, 4, 8):
+    if type is None or type.code not in (Code.INTEGER, Code.POINTER) or type.size not in NUMBER_SIZES:
         return None
     return Form(type.size, type.signed, bits)
 
@@ -269,15 +282,15 @@ def _steps(text: str, rest: str, joined: bool) -> Iterator[_Step]:
     while at < len(rest):
         match = _STEP.match(rest, at)
         if match is None:
-            raise ShapeError(f"{text!r} is not a path: {rest[at:]!r} is no step of one")
+            raise ShapeError(f"{shown(text)} is not a path: {shown(rest[at:])} is no step of one")
         at = match.end()
         if match["dot"]:
             if joined:
-                raise ShapeError(f"{text!r} is not a path: nothing stands before a dot")
+                raise ShapeError(f"{shown(text)} is not a path: nothing stands before a dot")
             joined = True
             continue
         if match["name"] and not joined:
-            raise ShapeError(f"{text!r} is not a path: a dot is missing before {match['name']}")
+            raise ShapeError(f"{shown(text)} is not a path: a dot is missing before {shown(match['name'])}")
         yield _step(match)
         joined = bool(match["arrow"])
 

@@ -17,17 +17,16 @@ from gdbext.errors import FaultError, ShapeError
 from gdbext.memory import view
 from gdbext.progress import Progress
 from gdbext.report import Problem
-from gdbext.structures.checking import MOST_TOLD
-from gdbext.structures.model import U8, U64, BinsWalk, End, ProbeTable, SlotField, SlotRule
+from gdbext.structures.checking import check_count, tell
+from gdbext.structures.model import NUMBER_SIZES, U8, U64, BinsWalk, End, Mask, ProbeTable, SlotField, SlotRule
 from gdbext.target import Target
+from gdbext.wording import count_text
 
 I64 = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 MOST_SLOTS = 1 << 28
 UNKNOWN = -1
 BATCH = 1 << 18  # slots
-_SIZES = (1, 2, 4, 8)
 
 
 def _none() -> U64:
@@ -69,7 +68,7 @@ def walk_probes(target: Target, table: ProbeTable, progress: Progress) -> ProbeW
     return walk.result()
 
 
-def read_field(target: Target, table: ProbeTable, walk: ProbeWalk, name: str) -> Tuple[U64, Flags]:
+def read_field(target: Target, table: ProbeTable, walk: ProbeWalk, name: str) -> Tuple[U64, Mask]:
     """Return a field of every entry that a walk met, in its order, and which could be read.
 
     :param name: one of ``table.fields``.
@@ -91,19 +90,26 @@ def read_field(target: Target, table: ProbeTable, walk: ProbeWalk, name: str) ->
 
 
 def check_probes(target: Target, table: ProbeTable, walk: ProbeWalk) -> "list[Problem]":
-    """Return what contradicts itself in a table: its own count, entries where no lookup finds them."""
-    problems = []
-    count = len(walk.nodes)
-    if walk.complete and table.entries is not None and table.entries != count:
-        message = f"the table counts {table.entries} entries, its slots hold {count}"
-        problems.append(Problem("entry-count", table.address, message))
-    lost = misplaced(walk)
-    for at in lost[:MOST_TOLD].tolist():
-        message = f"the entry in slot {int(walk.slots[at])} of {table.slots} is not where its hash says"
-        problems.append(Problem("misplaced-entry", int(walk.nodes[at]), message))
-    if len(lost) > MOST_TOLD:
-        problems.append(Problem("misplaced-entry", None, f"{len(lost) - MOST_TOLD} more of this kind"))
-    return problems
+    """Return what is wrong with a table that was walked.
+
+    Kinds: ``table-count``, and ``misplaced-entry`` where no look-up finds an entry.
+    """
+    what = f"the entry in slot {{}} of {table.slots} is not where its hash says"
+    return check_outcome(table, walk) + tell(
+        "misplaced-entry",
+        misplaced(walk).tolist(),
+        lambda row: (int(walk.nodes[row]), what.format(int(walk.slots[row]))),
+    )
+
+
+def check_outcome(table: ProbeTable, walk: ProbeWalk) -> "list[Problem]":
+    """Return what the walk of a table tells by itself: a count that does not agree (``table-count``), absent memory."""
+    lacking = int(np.count_nonzero(walk.reasons == End.ABSENT))
+    if lacking:
+        return [Problem("absent-memory", table.address, f"the core does not hold {count_text(lacking, 'slot')}")]
+    if not walk.complete:
+        return []
+    return check_count("table-count", "table", table.address, table.entries, len(walk.nodes))
 
 
 def misplaced(walk: ProbeWalk) -> I64:
@@ -183,7 +189,7 @@ class _Columns(Mapping[str, U64]):
         self._table = table
         self._low, self._high = low, high
         self._read: "dict[str, U64]" = {"index": np.arange(low, high, dtype=np.uint64)}
-        self.known: Flags = np.ones(high - low, np.bool_)
+        self.known: Mask = np.ones(high - low, np.bool_)
 
     def __getitem__(self, name: str) -> U64:
         if name not in self._read:
@@ -201,7 +207,7 @@ class _Columns(Mapping[str, U64]):
         """Return a rule's number for each slot."""
         return np.broadcast_to(np.asarray(rule(self), dtype=np.uint64), self.known.shape)
 
-    def read(self, name: str) -> "tuple[U64, Flags]":
+    def read(self, name: str) -> "tuple[U64, Mask]":
         """Return a field of each slot, and which could be read.
 
         :raises FaultError: when memory cannot be read that the core does not lack.
@@ -220,7 +226,7 @@ class _Columns(Mapping[str, U64]):
 
 def _read_items(
     target: Target, slot_field: SlotField, name: str, first: int, end: int
-) -> "tuple[U64, Flags]":
+) -> "tuple[U64, Mask]":
     try:
         return _decode(target, slot_field, name, first, end), np.ones(end - first, np.bool_)
     except FaultError:
@@ -232,7 +238,7 @@ def _read_items(
 
 def _read_parts(
     target: Target, slot_field: SlotField, name: str, first: int, end: int
-) -> "tuple[U64, Flags]":
+) -> "tuple[U64, Mask]":
     """Read the items that lie wholly in memory that is there."""
     values, known = np.zeros(end - first, np.uint64), np.zeros(end - first, np.bool_)
     base, stride = slot_field.address + slot_field.at.offset, slot_field.stride
@@ -327,5 +333,5 @@ def _check_count(table: ProbeTable) -> None:
 
 def _check_field(name: str, slot_field: SlotField) -> None:
     size, stride = slot_field.at.size, slot_field.stride
-    if size not in _SIZES or stride <= 0:
+    if size not in NUMBER_SIZES or stride <= 0:
         raise ShapeError(f"the table's {name} cannot be read as a number: {size} bytes, every {stride}")

@@ -7,18 +7,22 @@ a row of bins. Options stand in where no shape fits, and refine one that does.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.arguments import nearest
 from gdbext.errors import FaultError, GdbextError, ShapeError, UsageError
 from gdbext.progress import SILENT
 from gdbext.report import Evidence, Problem
+from gdbext.structures.anchored import find_anchored, is_anchored
 from gdbext.structures.bind import BoundBins, BoundGroup, BoundList, BoundShape, bind
+from gdbext.structures.bins import walk_bins
 from gdbext.structures.guessing import find_heads, find_links
 from gdbext.structures.library import Library
+from gdbext.structures.lists import walk_list
 from gdbext.structures.manner import (
     HERE,
     OPTIONS,
+    SELF,
     Manner,
     change_shape,
     find_pointed,
@@ -30,10 +34,12 @@ from gdbext.structures.manner import (
 from gdbext.structures.model import End, Group, Links, ListHead, Node, ProbeTable, Table, TreeRoot
 from gdbext.structures.opening import Structure, check_valid, open_shape
 from gdbext.structures.paths import Path
-from gdbext.structures.shape import GroupPart, LinkPart, NodePart, Paths, Shape
-from gdbext.structures.types import Code, Located, Type, Types
+from gdbext.structures.shape import BinsPart, GroupPart, LinkPart, NodePart, Shape
+from gdbext.structures.types import Code, Field, Located, Type, Types, bare_name
 from gdbext.target import Target
 
+_TABLES = ("bins", "group", "probe")
+_NAMED = 4  # members that a hint names
 _TRIED = 64  # nodes of each chain that are walked to find out how links are read
 _DATA = (Code.INTEGER, Code.FLOAT, Code.FUNCTION, Code.OTHER)
 
@@ -109,6 +115,9 @@ class _Resolver:
     def open(self) -> Opened:
         if self.located.found:
             self.evidence.append(Evidence("expression", f"{self.located.text} is {self.located.found}"))
+        anchored = self._find_anchored()
+        if anchored is not None:
+            return self._by_name(anchored, None, 0)
         if self.how.bins is not None:
             return self._row(*self._first_bin(), self.how.bins)
         type = None if self.how.raw else self.located.type
@@ -125,6 +134,17 @@ class _Resolver:
         raise UsageError(f"{self.located.text} is a {type.name}", "name a structure, a pointer or an array")
 
     # -- what the expression is
+
+    def _find_anchored(self) -> Optional[Shape]:
+        """Return the shape that needs no object, which was named or whose variable the expression is; or None."""
+        if self.how.shape is not None:
+            shape = self._shape_named(self.how.shape)
+            return shape if is_anchored(shape) else None
+        type = self.located.type
+        pointed = type.target if type is not None else None
+        if pointed is None or pointed.code is not Code.POINTER or self.how != Manner():
+            return None
+        return find_anchored(self.library, self.located.text.rpartition("::")[2])
 
     def _is_opaque(self, type: Optional[Type]) -> bool:
         """Whether it is only declared in the program, but some shape knows its name."""
@@ -182,10 +202,34 @@ class _Resolver:
         if self.how.next is not None:
             return self._opened(self._by_next(type, address), address)
         if type is not None:
-            return self._opened(self.fitting(type, address), address)
+            return self._fitting_or_member(type, address)
         raise UsageError(
             f"{self.located.text} is a plain address", "--shape NAME or --next BYTES says what is there"
         )
+
+    def _fitting_or_member(self, type: Type, address: int) -> Opened:
+        """Open an object by its shape; one that has none, but a single table in it, by that table's."""
+        try:
+            bound = self.fitting(type, address)
+        except UsageError as error:
+            tables = list(self._tables_in(type))
+            if not tables:
+                raise
+            if len(tables) > 1 or not tables[0].type.is_record:
+                names = ", ".join(table.name for table in tables[:_NAMED])
+                raise UsageError(error.message, f"of its members, {names} may be meant") from None
+            told = f"{self.located.text} has one table in it, its member {tables[0].name}"
+            self.evidence.append(Evidence("expression", told))
+            return self._object(tables[0].type, address + tables[0].offset)
+        return self._opened(bound, address)
+
+    def _tables_in(self, type: Type) -> Iterator[Field]:
+        """Iterate over the members that are tables by the names of their types, or point to such."""
+        for field in type.fields:
+            kind = field.type.target if field.type.code is Code.POINTER else field.type
+            shapes = self.library.for_each_fitting(kind) if kind is not None else ()
+            if field.name and any(shape.types and shape.kind in _TABLES for shape in shapes):
+                yield field
 
     def _any_shape(self, type: Optional[Type]) -> Optional[Shape]:
         if self.how.shape is not None:
@@ -235,8 +279,7 @@ class _Resolver:
             read_member(self.how.next or "").bind(type)
         except ShapeError as error:
             if next(self.library.for_each_fitting(type), None) is None:
-                hint = no_shape(type).hint if find_links(type) else f"gx shapes guess {type.name}"
-                raise UsageError(f"--next: {_told(error)}", hint) from None
+                raise UsageError(f"--next: {_told(error)}", no_shape(type).hint) from None
             return self.fitting(type, address)
         return self._bind(make_list(type, self.how), type)
 
@@ -268,20 +311,20 @@ class _Resolver:
     def _ranked(self, type: Type) -> "Iterator[list[Shape]]":
         """Iterate over shapes that fit, alike ones together: by the type's name, by a pattern, by members."""
         shapes = list(self.library.for_each_fitting(type))
-        own = {_bare(type.name), _bare(type.tag)}
-        named = [shape for shape in shapes if own & {_bare(name) for name in shape.types}]
+        own = {bare_name(type.name), bare_name(type.tag)}
+        named = [shape for shape in shapes if own & {bare_name(name) for name in shape.types}]
         matched = [shape for shape in shapes if shape.types and shape not in named]
         yield from filter(None, (named, matched, [shape for shape in shapes if not shape.types]))
 
     def _best(self, type: Type, sound: "list[BoundShape]") -> BoundShape:
-        """Return the one that asks most of an object; the others are told."""
+        """Return the one that asks most of an object; others are told that are no plainer variant of it."""
         sound.sort(key=_demands, reverse=True)
         best = [bound.name for bound in sound if _demands(bound) == _demands(sound[0])]
         if len(best) > 1:
             raise ShapeError(
                 f"{type.name} fits several shapes: {', '.join(best)}", f"--shape {best[0]} takes one"
             )
-        for other in sound[1:]:
+        for other in (bound for bound in sound[1:] if not _is_plainer(bound.shape, sound[0].shape)):
             told = f"{other.name} fits too, but asks for less; --shape {other.name} takes it"
             self.evidence.append(Evidence("shape", told))
         return sound[0]
@@ -304,16 +347,17 @@ class _Resolver:
         """Bind an array of pointers to nodes, or of structures with ``--head`` in them."""
         head = read_member(self.how.head) if self.how.head else None
         type = find_pointed(item, head)
+        row = BinsPart((HERE,), count, head=(head,) if head else ())
         if self.how.next is not None:
-            return self._bind_bins(item, count, (head,) if head else (), "null", *make_node(type, self.how))
+            return self._bind_bins(item, row, "null", *make_node(type, self.how))
         if type is None or not type.is_record:
             raise UsageError(
                 f"nothing says how the nodes of {self.located.text} are linked", "--next MEMBER does"
             )
         member = self.fitting(type, None)
         shape = member.shape
-        if shape.list is not None and shape.list.first[0].text == "self":
-            return self._bind_bins(item, count, (head,) if head else (), "null", shape.node, shape.link)
+        if shape.list is not None and shape.list.is_node:
+            return self._bind_bins(item, row, "null", shape.node, shape.link)
         if head is not None:
             raise no_shape(type)
         return self._bind_group(item, count, member, indirect=True)
@@ -327,20 +371,16 @@ class _Resolver:
                 raise
             raise UsageError(error.message, "--head MEMBER says where in it a chain begins") from None
         shape = member.shape
-        if shape.list is None or shape.list.first[0].text == "self" or self.how.shape is not None:
+        if shape.list is None or shape.list.is_node or self.how.shape is not None:
             return self._bind_group(item, count, member, indirect=False)
-        return self._bind_bins(item, count, shape.list.first, shape.list.end, shape.node, shape.link)
+        stop = (shape.list.stop or (SELF,)) if shape.list.end == "head" else ()
+        row = BinsPart((HERE,), count, head=shape.list.first, stop=stop)
+        return self._bind_bins(item, row, shape.list.end, shape.node, shape.link)
 
     def _bind_bins(
-        self,
-        item: Optional[Type],
-        count: int,
-        head: Paths,
-        end: str,
-        node: NodePart,
-        link: LinkPart,
+        self, item: Optional[Type], bins: BinsPart, end: str, node: NodePart, link: LinkPart
     ) -> BoundShape:
-        return self._bind(make_bins(count, head, end, node, link, self.how), item)
+        return self._bind(make_bins(bins, end, node, link, self.how), item)
 
     def _bind_group(self, item: Optional[Type], count: int, member: BoundShape, indirect: bool) -> BoundShape:
         part = GroupPart((HERE,), count, member.name, indirect, stride=self.how.stride)
@@ -381,9 +421,6 @@ class _Resolver:
 
 def count_faults(target: Target, structure: Structure) -> int:
     """Return how many chains do not end soundly within their first nodes."""
-    from gdbext.structures.bins import walk_bins
-    from gdbext.structures.lists import walk_list
-
     if isinstance(structure, Group):
         return sum(count_faults(target, table) for table in structure.tables)
     if isinstance(structure, Table):
@@ -415,26 +452,29 @@ def _not_valid(bound: BoundShape, type: Type, address: int) -> ShapeError:
     )
 
 
-def _bare(name: str) -> str:
-    keyword, _, rest = name.partition(" ")
-    return rest if keyword in ("struct", "class", "union") else name
-
-
 def _demands(bound: BoundShape) -> "tuple[bool, int]":
     """Return how much a shape asks of an object: a condition most, then each member that it names."""
-    return bound.valid is not None, _count_names(bound.shape)
+    return bound.valid is not None, len(list(_named_paths(bound.shape)))
 
 
-def _count_names(part: object) -> int:
+def _is_plainer(shape: Shape, other: Shape) -> bool:
+    """Whether a shape is for the same types as another, and names nothing that this does not name too."""
+    return shape.types == other.types and set(_named_paths(shape)) <= set(_named_paths(other))
+
+
+def _named_paths(part: object) -> Iterator[str]:
+    """Iterate over the paths of a shape that name members."""
+    inner: Iterable[object] = ()
     if isinstance(part, Path):
-        return int(any(step.kind == "name" for step in part.steps))
-    if isinstance(part, Mapping):
-        return sum(map(_count_names, part.values()))
-    if isinstance(part, tuple):
-        return sum(map(_count_names, part))
-    if is_dataclass(part):
-        return sum(_count_names(getattr(part, field.name)) for field in fields(part))
-    return 0
+        yield from [part.text] if any(step.kind == "name" for step in part.steps) else []
+    elif isinstance(part, Mapping):
+        inner = part.values()
+    elif isinstance(part, tuple):
+        inner = part
+    elif is_dataclass(part):
+        inner = (getattr(part, field.name) for field in fields(part))
+    for each in inner:
+        yield from _named_paths(each)
 
 
 def _told(error: ShapeError) -> str:

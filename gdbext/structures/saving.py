@@ -183,6 +183,7 @@ class _Writer:
                 ("bin_of", _expression(array.bin_of)),
                 ("segment", self._amount(array.segment) or None),
                 ("when", _expression(array.when)),
+                ("stop", _offset(array.stop)),
             )
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Collection, Mapping, Optional, Sequence, Union
 import tomli
 
 from gdbext.errors import ShapeError
-from gdbext.structures.expressions import Expression, parse_expression
+from gdbext.structures.expressions import Expression, parse_expression, shown
 from gdbext.structures.paths import Path, parse_path
 
 Paths = tuple[Path, ...]  # alternatives, best first
@@ -74,6 +74,11 @@ class ListPart:
     last_is: str = "node"
     entries: Optional[Quantity] = None
 
+    @property
+    def is_node(self) -> bool:
+        """Whether the object is itself the first node."""
+        return any(path.is_self for path in self.first[:1])
+
 
 @dataclass(frozen=True)
 class BinsPart:
@@ -87,6 +92,7 @@ class BinsPart:
     bin_of: Optional[Expression] = None
     segment: Quantity = 0
     when: Optional[Expression] = None
+    stop: Paths = ()
 
 
 @dataclass(frozen=True)
@@ -222,7 +228,7 @@ def parse_shape(text: str, origin: str) -> Shape:
         top = _Section(tomli.loads(text), "")
         shape = _read_shape(top, origin, text)
         top.finish()
-    except tomli.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of tomli; also for numbers of thousands of digits
         raise ShapeError(f"{origin}: not TOML: {error}") from None
     except ShapeError as error:
         raise ShapeError(f"{origin}: {error.message}", error.hint) from None
@@ -232,7 +238,7 @@ def parse_shape(text: str, origin: str) -> Shape:
 def _read_shape(top: "_Section", origin: str, text: str) -> Shape:
     name, kind = top.text("name", needed=True), top.choice("kind", KINDS, None)
     if not _NAME.fullmatch(name):
-        raise ShapeError(f"name: {name!r} is not lower case, digits and dashes")
+        raise ShapeError(f"name: {shown(name)} is not lower case, digits and dashes")
     lets = top.section("let").all_paths()
     names = {*lets, "word"}
     parts = _PARTS[kind](top, names)
@@ -321,7 +327,7 @@ def _read_tree(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
         part.text("node_type") or None,
         part.paths("header"),
         part.quantity("sentinel", names),
-        part.number("mask", 0),
+        part.bits("mask"),
         part.quantity("entries", names),
         part.quantity("element", names) or 0,
         part.text("element_type") or None,
@@ -348,17 +354,19 @@ def _read_chain(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
 
 def _read_link(part: "_Section") -> LinkPart:
     link = LinkPart(
-        part.number("mask", 0),
+        part.bits("mask"),
         part.flags("mangled"),
         part.flag("xor"),
         part.number("relative", 0),
-        part.number("end_bits", 0),
-        part.number("leaf_bits", 0),
+        part.bits("end_bits"),
+        part.bits("leaf_bits"),
         part.numbers("sentinels"),
         part.numbers("forbidden"),
-        part.number("alignment", 0) or None,
+        part.bits("alignment") or None,
     )
     part.finish()
+    if link.alignment is not None and link.alignment & (link.alignment - 1):
+        raise ShapeError(f"link.alignment: {link.alignment} is no power of two")
     return link
 
 
@@ -411,6 +419,7 @@ def _read_array(part: "_Section", names: Collection[str]) -> BinsPart:
         part.expression("bin_of", {*names, "hash", "bins"}),
         part.quantity("segment", names) or 0,
         part.expression("when", names),
+        part.paths("stop"),
     )
     part.finish()
     return bins
@@ -517,7 +526,7 @@ class _Section:
         """Return one of some words; ``default`` None: it must be given."""
         word = self.text(key, needed=default is None) or default or ""
         if word not in (*choices, default):
-            raise ShapeError(f"{self._label(key)}: {word!r} is not one of {', '.join(choices) or 'none'}")
+            raise ShapeError(f"{self._label(key)}: {shown(word)} is not one of {', '.join(choices) or 'none'}")
         return word
 
     def flag(self, key: str) -> bool:
@@ -537,14 +546,26 @@ class _Section:
     def number(self, key: str, default: int) -> int:
         """Return a plain number."""
         value = self._take(key, int, "a number")
-        return default if value is None else int(value)
+        return default if value is None else self._in_range(key, value)
+
+    def bits(self, key: str) -> int:
+        """Return a number that is no negative one, 0 when it is missing."""
+        value = self.number(key, 0)
+        if value < 0:
+            raise ShapeError(f"{self._label(key)} cannot be negative")
+        return value
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return plain numbers."""
         rows = self._take(key, list, "a list of numbers") or []
         if not all(type(row) is int for row in rows):
             raise ShapeError(f"{self._label(key)} must hold numbers only")
-        return tuple(rows)
+        return tuple(self._in_range(key, row) for row in rows)
+
+    def _in_range(self, key: str, value: int) -> int:
+        if not -(1 << 63) <= value < 1 << 64:
+            raise ShapeError(f"{self._label(key)}: {shown(value)} has more than 64 bits")
+        return int(value)
 
     def paths(self, key: str, needed: bool = False) -> Paths:
         """Return alternative paths; none when it is missing."""
@@ -596,7 +617,7 @@ class _Section:
             raise ShapeError(f"{self._label(key)} is missing")
         wrong = value is not None and not isinstance(value, kinds)
         if wrong or (isinstance(value, bool) and kinds is int):
-            raise ShapeError(f"{self._label(key)} must be {what}, not {value!r}")
+            raise ShapeError(f"{self._label(key)} must be {what}, not {shown(value)}")
         return value
 
     def _label(self, key: str) -> str:

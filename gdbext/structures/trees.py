@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from gdbext.progress import SILENT, Progress
 from gdbext.report import Problem
-from gdbext.structures.checking import MOST_TOLD, tell
+from gdbext.structures.checking import LEFT_OFF, MOST_TOLD, check_count, tell
 from gdbext.structures.gather import Windows, gather
-from gdbext.structures.model import U64, ChainEnd, End, ListWalk, Scalar, TreeRoot
+from gdbext.structures.model import U64, ChainEnd, End, ListWalk, Mask, Scalar, TreeRoot
 from gdbext.target import Target
 
 I64 = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 MOST_LEVELS = 1 << 15  # a search tree has some 40; a list taken for a tree has as many as it has nodes
 _MOST_ENDS = 1000
@@ -63,14 +62,23 @@ def walk_tree(
 
 def check_tree(target: Target, root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
     """Return what contradicts itself in a tree: links, links back, its own count, its first and last node."""
-    problems = [*check_links(root, walk), *_check_parents(target, root, walk)]
-    if walk.end.reason.sound:
-        problems += [*_check_count(root, walk), *_check_outermost(root, walk)]
+    problems = [*check_outcome(root, walk), *_check_parents(target, root, walk)]
+    return problems + (_check_outermost(root, walk) if walk.end.reason.sound else [])
+
+
+def check_outcome(root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
+    """Return what the walk of a tree tells by itself: links that lead to no node, and a count that does not agree.
+
+    Kinds: ``tree-link``, ``tree-count``, ``absent-memory``. A tree of which anything was left off is not held to its
+    count.
+    """
+    problems = _check_links(root, walk)
+    if not any(end.reason in LEFT_OFF for end in walk.ends):
+        problems += check_count("tree-count", "tree", root.address, root.entries, len(walk.nodes))
     return problems
 
 
-def check_links(root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
-    """Return a problem for each link that leads to no node; nothing where the walk was only left off."""
+def _check_links(root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
     ends = [end for end in walk.ends if end.reason in _REASONS]
     absent = [_describe_end(root, end) for end in ends if end.reason is End.ABSENT]
     wrong = [_describe_end(root, end) for end in ends if end.reason is not End.ABSENT]
@@ -108,14 +116,6 @@ def _check_parents(target: Target, root: TreeRoot, walk: TreeWalk) -> "list[Prob
     return tell("tree-parent", np.flatnonzero(wrong).tolist(), describe)
 
 
-def _check_count(root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
-    count = len(walk.nodes)
-    if root.entries is None or root.entries == count:
-        return []
-    message = f"the tree counts {root.entries} entries, {count} are in it"
-    return [Problem("entry-count", root.address, message)]
-
-
 def _check_outermost(root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
     nodes, nowhere = walk.nodes, (0, root.header, root.sentinel)
     problems = []
@@ -142,10 +142,10 @@ class _Links(NamedTuple):
 
     nodes: U64
     origins: I64
-    turns: Flags
+    turns: Mask
     levels: I64
 
-    def select(self, rows: "Union[slice, Flags]") -> "_Links":
+    def select(self, rows: "Union[slice, Mask]") -> "_Links":
         return _Links(self.nodes[rows], self.origins[rows], self.turns[rows], self.levels[rows])
 
     @classmethod
@@ -231,7 +231,7 @@ class _Walk:
     def _leading(self, links: _Links) -> _Links:
         return links.select((links.nodes != 0) & (links.nodes != np.uint64(self._root.sentinel)))
 
-    def _keep(self, sound: Flags, reason: Callable[[int], End]) -> None:
+    def _keep(self, sound: Mask, reason: Callable[[int], End]) -> None:
         bad = self._pending.select(~sound)
         for address, level in zip(bad.nodes[:_MOST_ENDS].tolist(), bad.levels.tolist()):
             self.note(reason(address), address, level)
@@ -251,10 +251,10 @@ class _Walk:
         span = max(self._root.left, self._root.right) + self._target.abi.pointer_size
         return End.ABSENT if self._target.lacks(address, span) else End.BAD_POINTER
 
-    def _read(self, nodes: U64, offset: int) -> Tuple[U64, Flags]:
+    def _read(self, nodes: U64, offset: int) -> Tuple[U64, Mask]:
         return gather(self._target, nodes, Scalar(offset, self._target.abi.pointer_size), self._windows)
 
-    def _read_links(self, nodes: U64) -> Tuple[U64, Flags]:
+    def _read_links(self, nodes: U64) -> Tuple[U64, Mask]:
         """Return the left and right links of nodes in two rows, and which nodes could be read."""
         left, has_left = self._read(nodes, self._root.left)
         right, has_right = self._read(nodes, self._root.right)
@@ -267,7 +267,7 @@ class _Seen:
     def __init__(self) -> None:
         self._runs: List[U64] = []
 
-    def add(self, addresses: U64) -> Flags:
+    def add(self, addresses: U64) -> Mask:
         """Take addresses in, and return which were not met before; of equal ones the first."""
         ordered, first = np.unique(addresses, return_index=True)
         for run in self._runs:
@@ -283,7 +283,7 @@ class _Seen:
         return fresh
 
 
-def _in_order(origins: I64, turns: Flags) -> I64:
+def _in_order(origins: I64, turns: Mask) -> I64:
     """Return the rows of a tree in order.
 
     :param origins: the row of each row's parent, -1 for the root; parents come before their children.

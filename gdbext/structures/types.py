@@ -6,6 +6,7 @@ because types refer to themselves.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -123,6 +124,11 @@ class Located:
     address: Optional[int]
     value: Optional[int]
     found: Optional[str] = None
+
+
+def bare_name(name: str) -> str:
+    """Return a type's name without ``struct``, ``union`` or ``class`` before it."""
+    return re.sub(r"^(struct|union|class)\s+", "", name.strip())
 
 
 class Types(Protocol):

@@ -30,6 +30,7 @@ STAILQ_HEAD(stailq, item) stailq_empty, stailq_one, stailq_many, stailq_tail;
 SIMPLEQ_HEAD(simpleq, item) simpleq_empty, simpleq_one, simpleq_many;
 TAILQ_HEAD(tailq, item) tailq_empty, tailq_one, tailq_many, tailq_prev, tailq_tail, tailq_stray;
 CIRCLEQ_HEAD(circleq, item) circleq_empty, circleq_one, circleq_many, circleq_cut, circleq_rho;
+struct circleq circleq_row[4]; /* as bins of a table; the third is empty */
 TAILQ_HEAD(, twice) nameless; /* its type has no name either */
 struct tailq *tailq_pointer = &tailq_many;
 
@@ -159,6 +160,20 @@ static void two_lists(void) {
     TAILQ_FOREACH(each, &nameless, by_name) truth_node(0, each);
 }
 
+static void row(void) {
+    struct item *each;
+    for (int at = 0; at < 4; at++)
+        CIRCLEQ_INIT(&circleq_row[at]);
+    for (int number = 0; number < 20; number++) {
+        struct circleq *head = &circleq_row[number % 4 == 2 ? 3 : number % 4];
+        each = fresh(number);
+        CIRCLEQ_INSERT_TAIL(head, each, ring);
+    }
+    truth_case("circleq_row", "options", "circleq_row", "", 4, -1);
+    for (int at = 0; at < 4; at++)
+        CIRCLEQ_FOREACH(each, &circleq_row[at], ring) truth_node(at, each);
+}
+
 int main(void) {
     struct item *each;
     fill(0, &slist_empty, &list_empty, &stailq_empty, &simpleq_empty, &tailq_empty, &circleq_empty);
@@ -170,6 +185,7 @@ int main(void) {
     truth_case("tailq_pointer", "bsd-tailq", "tailq_pointer", "", 0, -1);
     TAILQ_FOREACH(each, tailq_pointer, queue) truth_node(0, each);
     two_lists();
+    row();
     damage();
     truth_park();
 }

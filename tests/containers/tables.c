@@ -279,7 +279,7 @@ static void postgresql(void) {
     HASHELEMENT *moved = *from;
     *from = moved->link, moved->link = *to, *to = moved;
     say_pg("pg_misplaced", pg_misplaced, 400);
-    truth_problem("bin-misplaced");
+    truth_problem("misplaced-entry");
     pg_stray = pg_fill(300, 0, 400);
     free(pg_stray->dir[1]);
     pg_stray->dir[1] = NOWHERE; /* a segment is gone */
@@ -391,7 +391,7 @@ static void unbound(void) {
     lru_wrong->array[hash_of(7) & 63].overflow_list->hash ^= 1;
     lru_wrong->num = 99;
     say_lru("lru_wrong", lru_wrong);
-    truth_problem("bin-misplaced");
+    truth_problem("misplaced-entry");
     truth_problem("table-count");
     slab_group();
 }

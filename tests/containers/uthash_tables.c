@@ -76,12 +76,12 @@ static void damage(void) {
     bin = broken(&misplaced); /* its key has changed since */
     misplaced->hh.tbl->buckets[bin].hh_head->hashv ^= 1;
     say("misplaced", misplaced->hh.tbl, "hh");
-    truth_problem("bin-misplaced");
+    truth_problem("misplaced-entry");
     bin = broken(&miscounted);
     miscounted->hh.tbl->buckets[bin].count += 2;
     miscounted->hh.tbl->num_items += 3;
     say("miscounted", miscounted->hh.tbl, "hh");
-    truth_problem("bin-count");
+    truth_problem("chain-count");
     truth_problem("table-count");
     broken(&unsigned_users); /* no table of uthash, by its signature */
     unsigned_users->hh.tbl->signature = 0;

@@ -6,32 +6,39 @@ restricts it or adds dimensions, which become arguments of the test::
     @pytest.mark.boards(target=("core", "gcore"), program=("two_waves", "fastbins"))
     def test_totals(stage, board, program):
         heap = stage(program, "--healthy").gdbext("blocks summary")
+
+``jeboard``, ``jestage`` and ``@pytest.mark.jeboards(...)`` are the same for programs that use jemalloc.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import pytest
 
 from tests.support.boards import DIMENSIONS, Board, Stage, Stages
 from tests.support.glibcs import Unavailable
+from tests.support.jestages import JE_DIMENSIONS, JeBoard, JeStage
+from tests.support.jestages import get as get_jemalloc
 from tests.support.pairwise import Row, full, pairwise
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    if "board" not in metafunc.fixturenames:
-        return
-    marker = metafunc.definition.get_closest_marker("boards")
-    dimensions = {**DIMENSIONS, **(marker.kwargs if marker else {})}
-    extra = [name for name in dimensions if name not in DIMENSIONS]
+    for fixture, kind, own in (("board", Board, DIMENSIONS), ("jeboard", JeBoard, JE_DIMENSIONS)):
+        if fixture in metafunc.fixturenames:
+            _over_boards(metafunc, fixture, kind, own)
+
+
+def _over_boards(metafunc: Any, fixture: str, kind: type, own: Mapping[str, Sequence[str]]) -> None:
+    marker = metafunc.definition.get_closest_marker(f"{fixture}s")
+    dimensions = {**own, **(marker.kwargs if marker else {})}
+    extra = [name for name in dimensions if name not in own]
     choose = full if metafunc.config.getoption("--boards") == "full" else pairwise
-    cases = [_case(row, extra) for row in choose(dimensions)]
-    metafunc.parametrize(["board", *extra], cases)
+    cases = [_case(row, extra, kind(*(row[name] for name in own))) for row in choose(dimensions)]
+    metafunc.parametrize([fixture, *extra], cases)
 
 
-def _case(row: Row, extra: list[str]) -> Any:
-    board = Board(*(row[name] for name in DIMENSIONS))
+def _case(row: Row, extra: list[str], board: Any) -> Any:
     values = [row[name] for name in extra]
     return pytest.param(board, *values, id="-".join([str(board), *values]))
 
@@ -58,3 +65,25 @@ def stage(stages: Stages, board: Board) -> Callable[..., Stage]:
             pytest.skip(str(reason))
 
     return on_board
+
+
+@pytest.fixture
+def jestages(stages: Stages) -> Callable[..., JeStage]:
+    """Return a function: ``jestages(JeBoard(…), program, *arguments, conf="", also=(), damage=())``.
+
+    It skips the test, with the reason, where the board can't be had.
+    """
+
+    def on_board(board: JeBoard, program: str, *arguments: str, **how: Any) -> JeStage:
+        try:
+            return get_jemalloc(stages, board, program, arguments, **how)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+
+    return on_board
+
+
+@pytest.fixture
+def jestage(jestages: Callable[..., JeStage], jeboard: JeBoard) -> Callable[..., JeStage]:
+    """Return a function: ``jestage(program, *arguments, …)`` is that program on the test's board of jemalloc."""
+    return lambda program, *arguments, **how: jestages(jeboard, program, *arguments, **how)

@@ -162,7 +162,7 @@ def test_a_check_finds_what_was_damaged_and_nothing_else(looks, name):
 # ---- the same by commands ----
 
 COMMANDS = {
-    "queues": ("tailq_many", "tailq_pointer", "nameless", "circleq_many", "slist_rho", "tailq_stray"),
+    "queues": ("tailq_many", "tailq_pointer", "nameless", "circleq_many", "circleq_row", "slist_rho", "tailq_stray"),
     "links": ("list_many", "list_poison", "hash_table", "nulls_many", "bl_locked", "ngx_prev"),
     "tables": ("memcached", "hash_many", "hash_small", "hash_cut", "pg_many", "pg_stray", "slabs"),
     "uthash": ("users", "names", "rho"),

@@ -37,6 +37,11 @@ COMMANDS = (
     "listcount",
     "listprint",
     "slabskew",
+    "lockwait",
+    "shapes list",
+    "shapes show",
+    "shapes guess",
+    "shapes save",
     "breakpoints",
     "commands",
 )
@@ -53,9 +58,19 @@ STRUCTURES = {
     "listprint": f"listprint {_CHAIN} --field hash,nosuch",
     "slabskew": "slabskew stale_cache",
     "slabskew (rehash)": "slabskew keyspace",
+    "shapes list": "gx shapes list",
+    "shapes show": "gx shapes show unbound-lruhash",
+    "shapes guess": "gx shapes guess struct lruhash",
+    "shapes save": "gx shapes save struct slabhash {folder}/saved.toml",
     "breakpoints": "gx breakpoints chain main --head stale_cache --next nosuch --longer 5",
     "breakpoints (list)": "gx breakpoints list",
     "slabskew (raw)": "slabskew stale_cache->array[0]->array --bins 16 --head overflow_list --next overflow_next",
+}
+# Asked for threads that wait: of locks, and of spin_convoy.
+LOCKS = {
+    "lockwait": "lockwait",
+    "lockwait (compared)": "lockwait --compare={folder}/earlier.json",
+    "lockwait (stacks)": "lockwait --stacks",
 }
 # What pipelines rely on: DESIGN, section 6, as far as the commands exist.
 PROMISED = {
@@ -72,6 +87,9 @@ PROMISED = {
     " tables[].max_len tables[].max_bin tables[].end total max_len tables[].distinct_hashes"
     " tables[].worst_bins[].bin tables[].worst_bins[].len tables[].worst_bins[].distinct_hashes"
     " tables[].worst_bins[].distinct_keys tables[].misplaced tables[].histogram tables[].verdict verdict",
+    "lockwait": "threads[].lwp threads[].tid threads[].state threads[].primitive threads[].confidence threads[].lock"
+    " threads[].owner locks[].waiters locks[].word locks[].holder_candidates[].places locks[].holder_position"
+    " cycles[][]",
     "triage": "findings[].kind findings[].severity findings[].bytes findings[].waiters"
     " findings[].confidence findings[].summary findings[].evidence findings[].remedy ledger",
 }
@@ -125,7 +143,7 @@ FIELDS = {command: fields_of(command) for command in COMMANDS}
 
 
 @pytest.fixture(scope="module")
-def answers(stages) -> dict[str, list[dict[str, Any]]]:
+def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
     """The envelopes of every command: of two cores, and of a damaged heap in a live process."""
     gathered: dict[str, list[dict[str, Any]]] = {command: [] for command in COMMANDS}
     for target, program in (
@@ -138,7 +156,7 @@ def answers(stages) -> dict[str, list[dict[str, Any]]]:
         except Unavailable as reason:
             pytest.skip(str(reason))
         inside = stage.truth.ledger["live_blocks"][-1][0]
-        lines = {command: command for command in COMMANDS if command not in ("blocks at", *STRUCTURES)}
+        lines = {command: command for command in COMMANDS if command not in ("blocks at", *STRUCTURES, *LOCKS)}
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
         lines["commands"] = "gx commands"
         for name, envelope in zip(lines, ask(stage, *lines.values())):
@@ -147,8 +165,19 @@ def answers(stages) -> dict[str, list[dict[str, Any]]]:
         stage = stages.get(Board("core"), "hash_tables", ("--modes", "stale,rehash", "--entries", "500"))
     except Unavailable as reason:
         pytest.skip(str(reason))
-    for name, envelope in zip(STRUCTURES, ask(stage, *STRUCTURES.values())):
+    folder = tmp_path_factory.mktemp("shapes")
+    lines = {name: text.replace("{folder}", str(folder)) for name, text in STRUCTURES.items()}
+    for name, envelope in zip(lines, ask(stage, *lines.values())):
         gathered[name.partition(" (")[0]].append(envelope)
+    for program, *mode in (("locks",), ("locks", "--mode=abba"), ("spin_convoy",)):
+        try:
+            stage = stages.get(Board("core"), program, mode)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        lines = {name: text.replace("{folder}", str(folder)) for name, text in LOCKS.items()}
+        before = [f"lockwait --json={folder}/earlier.json"]
+        for name, envelope in zip(lines, ask(stage, *lines.values(), before=before)):
+            gathered[name.partition(" (")[0]].append(envelope)
     return gathered
 
 
@@ -187,6 +216,16 @@ def is_pairs(value: Any) -> bool:
     return isinstance(value, list) and all(len(pair) == 2 and all(map(is_integer, pair)) for pair in value)
 
 
+def is_owner(value: Any) -> bool:
+    whole = set(value) == {"number", "lwp", "tid", "alive"} and is_integer(value["tid"])
+    return whole and value["alive"] is (value["number"] is not None)
+
+
+def is_position(value: Any) -> bool:
+    whole = set(value) == {"thread", "table", "table_name", "bin", "position", "length", "place"}
+    return whole and CHECKS["address"](value["table"]) and all(map(is_integer, (value["thread"], value["length"])))
+
+
 def is_ledger(value: Any) -> bool:
     return not list(wrong_fields(value, FIELDS["rss"]))
 
@@ -196,6 +235,9 @@ CHECKS = {
     "bytes": lambda value: is_integer(value) and value >= 0,
     "count": lambda value: is_integer(value) and value >= 0,
     "signed bytes": is_integer,
+    "signed": is_integer,
+    "owner": is_owner,
+    "position": is_position,
     "share": lambda value: isinstance(value, float) and 0 <= value <= 1,
     "text": lambda value: isinstance(value, str),
     "word": lambda value: isinstance(value, str),
@@ -341,7 +383,7 @@ NO_KINDS = {"next-bin"}  # how a table's chains end
 # Kinds that gdbext.structures.checking and its callers put together.
 COMPOSED = {
     f"{what}-{word}"
-    for what in ("list", "bin", "lru")
+    for what in ("list", "chain", "lru")
     for word in (*checking._BROKEN.values(), "end", "prev", "last", "count")
 }
 

@@ -25,7 +25,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar
 
 from tests.support import gdbrun, programs
 from tests.support.glibcs import MATRIX, Glibc, Unavailable, glibc
@@ -140,6 +140,9 @@ class Stage:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+AnyStage = TypeVar("AnyStage", bound=Stage)
+
+
 def _each(commands: Sequence[str]) -> list[str]:
     return [word for command in commands for word in ("-ex", command)]
 
@@ -165,24 +168,25 @@ def set_up(
     :raises Unavailable: the board can't be had here; the message says why.
     """
     libc = glibc("i386" if variant == "i386" else "system" if variant == "static" else board.glibc)
-    _require(board)
-    directory = Path(tempfile.mkdtemp(prefix="gdbext-stage-", dir=place))
-    run = _Run(board, libc, directory, coredump_filter, _environment(environment or {}))
-    try:
-        return run.staged(program, list(arguments), variant)
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
+    require(board)
+    run = Run(board, libc, new_directory(place), coredump_filter, clean_environment(environment or {}))
+    return run.set_up(program, list(arguments), variant)
 
 
-def _environment(added: Mapping[str, str]) -> dict[str, str]:
-    """Return ours, without what would change malloc or the libraries under it."""
+def new_directory(place: Optional[Path]) -> Path:
+    """Make a stage's directory; None is the usual place for temporary files."""
+    return Path(tempfile.mkdtemp(prefix="gdbext-stage-", dir=place))
+
+
+def clean_environment(added: Mapping[str, str]) -> dict[str, str]:
+    """Return our environment and what is added, without what would change malloc or the libraries under it."""
     steers = ("MALLOC_", "GLIBC_TUNABLES", "LD_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(steers)}
     return {**kept, **added}
 
 
-def _require(board: Board) -> None:
+def require(board: Board) -> None:
+    """Raise :class:`Unavailable` where this machine has no such board."""
     gdbrun.gdb_program()
     if board.target == "gdbserver" and not shutil.which("gdbserver"):
         raise Unavailable("no gdbserver on this machine")
@@ -200,17 +204,27 @@ def _ptrace_scope() -> int:
 
 
 @dataclass
-class _Run:
+class Run:
+    """How a program gets onto a board; a kind of program that is installed otherwise has a subclass."""
+
     board: Board
     libc: Glibc
     directory: Path
     coredump_filter: Optional[int]
     environment: dict[str, str]
 
-    def staged(self, program: str, arguments: list[str], variant: str) -> Stage:
+    def set_up(self, program: str, arguments: list[str], variant: str = "") -> Stage:
+        """Return the stage, or leave nothing behind."""
+        try:
+            return self._staged(program, arguments, variant)
+        except BaseException:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
+
+    def _staged(self, program: str, arguments: list[str], variant: str) -> Stage:
         home = self.directory / "run"
         home.mkdir()
-        executable = self._installed(program, variant, home)
+        executable = self.installed(program, variant, home)
         truth = self.directory / "truth.json"
         ending = "--abort" if self.board.target == "core" else "--park"
         command = [str(executable), *arguments, "--truth", str(truth), ending]
@@ -230,7 +244,8 @@ class _Run:
             shutil.rmtree(home)
         return stage
 
-    def _installed(self, program: str, variant: str, home: Path) -> Path:
+    def installed(self, program: str, variant: str, home: Path) -> Path:
+        """Build the program; ``home`` is its working directory, deleted before a bare core is opened."""
         form = "static" if variant == "static" else "normal"
         if self.board.info != "bare":
             return programs.build(program, self.libc, form)
@@ -270,14 +285,15 @@ class _Run:
 
     def _core(self, process: subprocess.Popen[bytes], home: Path) -> Optional[Path]:
         if self.board.target == "gcore":
-            return self._gcore(process)
+            return self.gcore(process)
         if self.board.target == "core":
             return self._kernel_core(process, home)
         return None
 
-    def _gcore(self, process: subprocess.Popen[bytes]) -> Path:
+    def gcore(self, process: subprocess.Popen[bytes], *before: str) -> Path:
+        """Let gdb write the core; ``before`` are more of its arguments."""
         core = self.directory / "core"
-        output = gdbrun.run_gdb(["-p", str(process.pid), "-ex", f"generate-core-file {core}"])
+        output = gdbrun.run_gdb(["-p", str(process.pid), *before, "-ex", f"generate-core-file {core}"])
         assert core.exists(), f"gdb wrote no core\n{output}"
         # gdb writes the reserved, inaccessible part of each thread's heap as zeros: 64 MiB each.
         if core.stat().st_size > 1 << 28 and shutil.which("fallocate"):
@@ -319,21 +335,22 @@ class Stages:
     """
 
     def __init__(self, place: Optional[Path] = None, keep: int = 6) -> None:
-        self._place = place
+        self.place = place
         self._keep = keep
         self._stages: dict[Any, Stage] = {}
 
     def get(self, board: Board, program: str, arguments: Sequence[str] = (), **how: Any) -> Stage:
         """Return the stage of this program on this board; parameters as in :func:`set_up`."""
         key = (board, program, tuple(arguments), repr(sorted(how.items())))
-        stage = self._stages.pop(key, None) or self._set_up(board, program, arguments, how)
+        return self.keep(key, lambda: set_up(board, program, arguments, place=self.place, **how))
+
+    def keep(self, key: Any, make: Callable[[], AnyStage]) -> AnyStage:
+        """Return the stage of this key, set up if it is not among those kept."""
+        stage = self._stages.pop(key, None) or make()
         self._stages[key] = stage
         while len(self._stages) > self._keep:
             self._stages.pop(next(iter(self._stages))).close()
         return stage
-
-    def _set_up(self, board: Board, program: str, arguments: Sequence[str], how: dict[str, Any]) -> Stage:
-        return set_up(board, program, arguments, place=self._place, **how)
 
     def close(self) -> None:
         """Close them all."""

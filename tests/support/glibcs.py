@@ -152,7 +152,7 @@ def _system_debug_dir(package: str) -> Path:
     if _installed("libc6-dbg") == package:
         return Path("/usr/lib/debug")
     suite = Suite("system", _upstream(package), None, ("libc6-dbg",))
-    return _unpacked(suite, [f"libc6-dbg={package}"], package) / "usr/lib/debug"
+    return unpacked(suite, [f"libc6-dbg={package}"], package) / "usr/lib/debug"
 
 
 def _installed(package: str) -> Optional[str]:
@@ -178,8 +178,8 @@ def _fetched(suite: Suite) -> Glibc:
     stamp = cache_dir("glibc") / f"{suite.name}.json"
     with locked(f"glibc-{suite.name}"):
         if not stamp.exists():
-            package = _candidate(suite)
-            _unpacked(suite, list(suite.packages), package)
+            package = candidate(suite)
+            unpacked(suite, list(suite.packages), package)
             stamp.write_text(json.dumps({"package": package}))
         package = json.loads(stamp.read_text())["package"]
     return _described(suite, package, _root(suite, package))
@@ -203,7 +203,7 @@ def _root(suite: Suite, package: str) -> Path:
     return cache_dir("glibc") / f"{suite.name}-{package.replace(':', '_')}-{suite.architecture}"
 
 
-def _unpacked(suite: Suite, packages: Sequence[str], package: str) -> Path:
+def unpacked(suite: Suite, packages: Sequence[str], package: str) -> Path:
     """Return the directory with the packages' files; complete or not there at all."""
     root = _root(suite, package)
     if root.exists():
@@ -238,13 +238,13 @@ def _mend_links(root: Path) -> None:
             link.symlink_to(os.path.relpath(target, link.parent))
 
 
-def _candidate(suite: Suite) -> str:
-    """The version of libc6 in the suite; refreshes the package lists."""
+def candidate(suite: Suite) -> str:
+    """Return the version of the first package in the suite; refreshes the package lists."""
     _apt(suite, ["update"], cache_dir("apt"))
-    listing = _apt_cache(suite, "madison", f"libc6:{suite.architecture}")
+    listing = _apt_cache(suite, "madison", f"{suite.packages[0]}:{suite.architecture}")
     versions = [line.split("|")[1].strip() for line in listing.splitlines() if "|" in line]
     if not versions:
-        raise Unavailable(f"{suite.codename or _own_codename()} has no libc6 for {suite.architecture}")
+        raise Unavailable(f"{suite.codename or _own_codename()} has no {suite.packages[0]} for {suite.architecture}")
     return versions[0]
 
 

@@ -33,21 +33,23 @@ LIBRARIES = ("libc.so.6", "libpthread.so.0")
 
 
 def names() -> list[str]:
-    """Return the names of all test programs."""
-    return sorted(path.stem for path in SOURCES.glob("*.c"))
+    """Return the names of all test programs that use glibc's malloc."""
+    return sorted(path.stem for path in SOURCES.glob("*.c") if not path.stem.startswith("jemalloc_"))
 
 
 @lru_cache(maxsize=None)
-def build(name: str, libc: Glibc, form: str = "normal") -> Path:
+def build(name: str, libc: Glibc, form: str = "normal", more: tuple[str, ...] = ()) -> Path:
     """Return the program, built for this glibc in this form.
 
+    :param form: one of ``FORMS``, or a name of the caller's own for what ``more`` makes of it.
+    :param more: more of the compiler's arguments.
     :raises Unavailable: no compiler for it on this machine.
     :raises AssertionError: the program does not compile; with the compiler's complaints.
     """
     if not shutil.which("gcc"):
         raise Unavailable("test programs need gcc")
     source = SOURCES / f"{name}.c"
-    command = ["gcc", *FLAGS, *OWN_FLAGS.get(name, ()), str(source), *_link_flags(libc, form)]
+    command = ["gcc", *FLAGS, *OWN_FLAGS.get(name, ()), str(source), *more, *_link_flags(libc, form)]
     place = cache_dir("programs", f"{libc.suite}-{libc.version}-{form}")
     target = place / name
     stamp = place / f"{name}.stamp"

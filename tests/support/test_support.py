@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun, glibcs
+from tests.support import gdbrun, glibcs, jemallocs
 from tests.support.boards import DIMENSIONS
+from tests.support.jestages import JE_DIMENSIONS, JeBoard
 from tests.support.pairwise import full, pairwise
 from tests.support.truth import parse_malloc_info
 
@@ -96,3 +97,18 @@ def test_a_run_that_does_not_end_is_stopped():
 def test_missing_json_fails_with_what_gdb_wrote(tmp_path):
     with pytest.raises(AssertionError, match="no JSON(.|\n)*it was so"):
         gdbrun.read_envelope(tmp_path / "none.json", gdbrun.Output("", "it was so"))
+
+
+def test_jemallocs_that_cannot_be_had_say_why(monkeypatch, tmp_path):
+    monkeypatch.setenv("GDBEXT_TEST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CARGO_HOME", str(tmp_path / "cargo"))
+    monkeypatch.setenv("CARGO_NET_OFFLINE", "true")
+    wanted = jemallocs._tried.__wrapped__("5.3.0-rjem")
+    assert isinstance(wanted, str) and wanted.startswith("jemalloc 5.3.0-rjem: ")
+    assert not list((tmp_path / "cache/jemalloc").glob("*"))
+
+
+def test_the_boards_of_jemalloc_cover_every_pair():
+    rows = pairwise(JE_DIMENSIONS)
+    assert len(rows) <= 20 < len(full(JE_DIMENSIONS)) == 64
+    assert len({str(JeBoard(*(row[name] for name in JE_DIMENSIONS))) for row in rows}) == len(rows)

@@ -7,15 +7,16 @@ from typing import Mapping, Optional, Sequence
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.locks.futexes import Classified, classify
 from gdbext.structures.locks.mention import find_mentions
-from gdbext.structures.locks.model import NO_STACKS, Census, Frame, Mention, Stacks, State, Syscall, Wait
+from gdbext.structures.locks.model import NO_STACKS, Census, Frame, Stacks, State, Syscall, Wait
 from gdbext.structures.locks.objects import Objects, objects_of
+from gdbext.structures.locks.parked import find_parked
 from gdbext.structures.locks.spins import find_spin
 from gdbext.structures.locks.syscalls import find_futex_wait, find_machine, find_syscall
 from gdbext.structures.locks.tids import Tids, read_tids
 from gdbext.target import Module, Target, Thread
 
 _FRAMES = 8
-_LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl")
+_LIBC = ("libc.so", "libc-2")
 
 
 def take_census(target: Target, stacks: Stacks = NO_STACKS, progress: Progress = SILENT) -> Census:
@@ -30,8 +31,8 @@ def take_census(target: Target, stacks: Stacks = NO_STACKS, progress: Progress =
     for done, thread in enumerate(target.threads):
         progress.at("threads", done, len(target.threads))
         waits.append(look.wait_of(thread))
-    mentions = _mentions(target, waits)
-    return Census(tuple(waits), tids.numbers, mentions, tuple(_notes(target, tids)))
+    mentions = find_mentions(target, _unowned(waits))
+    return Census(tuple(waits), tids.numbers, mentions, tuple(_notes(target, tids)), tids.certain)
 
 
 class _Look:
@@ -42,7 +43,6 @@ class _Look:
         self._stacks = stacks
         self._tids = tids
         self._objects: Objects = objects_of(target, tids)
-        self._pointers: Mapping[int, int] = {t.tls: t.number for t in target.threads if t.tls}
         self._libc = _find_libc(target)
 
     def wait_of(self, thread: Thread) -> Wait:
@@ -68,7 +68,7 @@ class _Look:
         futex = find_futex_wait(syscall)
         if futex is None:
             return Wait(thread, State.SYSCALL, tid, name)
-        found = classify(futex, self._objects, frames, self._pointers, self._libc)
+        found = find_parked(futex, thread, self._objects) or classify(futex, self._objects, frames, self._libc)
         return _waiting(thread, State.FUTEX, tid, name, found, futex.timed)
 
 
@@ -95,18 +95,19 @@ def _waiting(
     )
 
 
-def _mentions(target: Target, waits: Sequence[Wait]) -> Mapping[int, Sequence[Mention]]:
-    waiting: "dict[int, list[int]]" = {}
+def _unowned(waits: Sequence[Wait]) -> Mapping[int, "set[int]"]:
+    """Return the locks that do not say who holds them, each with those who wait for it."""
+    waiting: "dict[int, set[int]]" = {}
     for wait in waits:
-        ownerless = wait.primitive is not None and not wait.primitive.has_owner
-        if ownerless and wait.lock:
-            waiting.setdefault(wait.lock, []).append(wait.thread.number)
-    return {lock: find_mentions(target, lock, numbers) for lock, numbers in waiting.items()}
+        owned = wait.state_of_lock is not None and wait.state_of_lock.owner_tid is not None
+        if wait.primitive is not None and wait.lock and not owned:
+            waiting.setdefault(wait.lock, set()).add(wait.thread.number)
+    return waiting
 
 
 def _find_libc(target: Target) -> Optional[Module]:
     for module in target.modules:
-        if module.path.rpartition("/")[2].startswith(_LIBC[:2]):
+        if module.path.rpartition("/")[2].startswith(_LIBC):
             return module
     return None
 
@@ -115,6 +116,8 @@ def _notes(target: Target, tids: Tids) -> Sequence[str]:
     notes = []
     if find_machine(target) is None:
         notes.append(f"the registers of {target.abi.machine} are not known here: no thread's wait can be decoded")
+    if tids.offset is None and any(thread.registers for thread in target.threads):
+        notes.append("struct pthread was not found: whether an owner that is not listed still lives is not known")
     if tids.foreign:
         notes.append("the process has a PID namespace of its own: owners are matched by the ids in struct pthread")
     return notes

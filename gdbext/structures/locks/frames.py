@@ -6,18 +6,23 @@ from typing import Optional, Sequence
 
 from gdbext.structures.locks.model import Frame
 
-_LIBRARIES = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "linux-vdso")
-_WRAPPERS = ("pthread_", "__", "std::", "__gthread", "syscall", "g_mutex_", "g_cond_", "g_rec_mutex_", "abort", "raise")
+_LIBRARIES = ("libc.so", "libc-2", "libpthread", "ld-linux", "ld-musl", "libstdc++", "linux-vdso")
+_WRAPPERS = ("pthread_", "__", "std::", "g_mutex_", "g_cond_", "g_rec_mutex_")
+_WRAPPER = ("syscall", "abort", "raise")
 
 
 def find_telling(frames: Sequence[Frame]) -> Optional[Frame]:
     """Return the innermost frame of the program itself, or None when no stack shows one."""
     for frame in frames:
-        if (frame.module or "").startswith(_LIBRARIES):
-            continue
-        if frame.function is None or not frame.function.startswith(_WRAPPERS):
+        name = frame.function or ""
+        if not (is_library(frame) or name.startswith(_WRAPPERS) or name in _WRAPPER):
             return frame
     return None
+
+
+def is_library(frame: Frame) -> bool:
+    """Return whether a frame is in libc, the loader, or the run-time library of C++."""
+    return (frame.module or "").startswith(_LIBRARIES)
 
 
 def label_of(frame: Frame) -> str:

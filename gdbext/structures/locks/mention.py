@@ -6,7 +6,8 @@ it, in a register that functions preserve or near the top of its stack, to unloc
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+import struct
+from typing import Collection, Iterator, Mapping, Sequence
 
 from gdbext.errors import FaultError
 from gdbext.report import Confidence
@@ -18,46 +19,52 @@ _STACK = 4096
 _PLACES = 4
 
 
-def find_mentions(target: Target, lock: int, waiting: Sequence[int]) -> Sequence[Mention]:
-    """Return the threads that mention a lock, those with it in a register first.
+def find_mentions(target: Target, waiting: Mapping[int, Collection[int]]) -> Mapping[int, Sequence[Mention]]:
+    """Return the threads that mention each lock, those with it in a register first.
 
-    :param waiting: numbers of the threads that wait for it themselves.
+    Every stack is looked at once, however many locks there are.
+
+    :param waiting: the numbers of the threads that wait for each lock themselves, which are left out.
     """
-    found = []
-    for thread in target.threads:
-        if thread.number in waiting:
-            continue
-        registers = tuple(_registers(target, thread, lock))
-        places = (*registers, *_stack_words(target, thread, lock))[:_PLACES]
-        if places:
-            found.append(Mention(thread.number, places, Confidence.MEDIUM if registers else Confidence.LOW))
-    return sorted(found, key=lambda mention: mention.confidence is not Confidence.MEDIUM)
+    found: "dict[int, list[Mention]]" = {lock: [] for lock in waiting}
+    for thread in target.threads if waiting else ():
+        places: "dict[int, list[str]]" = {}
+        for lock, place in (*_registers(target, thread), *_stack_words(target, thread, waiting)):
+            if lock in waiting and thread.number not in waiting[lock]:
+                places.setdefault(lock, []).append(place)
+        for lock, told in places.items():
+            found[lock].append(_mention(thread, told))
+    return {lock: sorted(told, key=_rank) for lock, told in found.items()}
 
 
-def _registers(target: Target, thread: Thread, lock: int) -> Iterator[str]:
+def _mention(thread: Thread, places: Sequence[str]) -> Mention:
+    in_register = not places[0].startswith("stack")
+    return Mention(thread.number, tuple(places[:_PLACES]), Confidence.MEDIUM if in_register else Confidence.LOW)
+
+
+def _rank(mention: Mention) -> bool:
+    return mention.confidence is not Confidence.MEDIUM
+
+
+def _registers(target: Target, thread: Thread) -> "Iterator[tuple[int, str]]":
     machine = find_machine(target)
     for name in machine.saved if machine else ():
-        if thread.registers.get(name) == lock:
-            yield name
+        yield thread.registers.get(name, 0), name
 
 
-def _stack_words(target: Target, thread: Thread, lock: int) -> Iterator[str]:
+def _stack_words(target: Target, thread: Thread, locks: Collection[int]) -> "Iterator[tuple[int, str]]":
     word = target.abi.pointer_size
-    start = (thread.stack_pointer or 0) // word * word
-    needle = lock.to_bytes(word, target.abi.byteorder)
-    data = _top_of_stack(target, start)
-    at = data.find(needle)
-    while at >= 0:
-        if at % word == 0:
-            yield f"stack+{at:#x}"
-        at = data.find(needle, at + 1)
+    data = _top_of_stack(target, (thread.stack_pointer or 0) // word * word)
+    words = struct.unpack(f"{target.abi.order_mark}{len(data) // word}{'Q' if word == 8 else 'I'}", data)
+    yield from ((value, f"stack+{at * word:#x}") for at, value in enumerate(words) if value in locks)
 
 
 def _top_of_stack(target: Target, start: int) -> bytes:
     region = target.index.find(start) if start else None
     if region is None:
         return b""
+    size = min(_STACK, region.end - start) // target.abi.pointer_size * target.abi.pointer_size
     try:
-        return bytes(target.memory.read(start, min(_STACK, region.end - start)))
+        return bytes(target.memory.read(start, size))
     except FaultError:
         return b""

@@ -36,6 +36,7 @@ class Primitive(Enum):
     BARRIER = "barrier"
     JOIN = "join"
     SPINLOCK = "spinlock"
+    ONCE = "once"  # pthread_once, std::call_once, a static that another thread initialises
     LOW_LEVEL = "low-level-lock"  # glibc's own, of malloc arenas, stdio and the loader
     FUTEX = "futex"  # of something else: Rust, Go, std::atomic::wait
 
@@ -189,9 +190,11 @@ class Census:
 
     :param tids: thread numbers by inner tid.
     :param mentions: of each ownerless lock with waiters, by its address.
+    :param complete: whether an id that is not in ``tids`` belongs to no living thread of the process.
     """
 
     waits: Sequence[Wait]
     tids: Mapping[int, int]
     mentions: Mapping[int, Sequence[Mention]]
     notes: tuple[str, ...] = ()
+    complete: bool = True

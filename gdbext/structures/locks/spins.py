@@ -17,7 +17,9 @@ from gdbext.structures.locks.model import Frame, LockState, Primitive
 from gdbext.target import Target, Thread
 
 _MOST_SPINNERS = 4096
-_BEFORE, _AFTER = 40, 24  # the loop is aligned to 16 bytes behind the attempt
+_BEFORE, _AFTER = 40, 24
+_LOOP, _LOOP_REST = 24, 12  # the loop is aligned to 16 bytes behind the attempt, and this long
+_RETURN, _CLEAR, _JNE, _ZERO = b"\xc3", b"\x31\xc0", b"\x75", 0x40
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,11 @@ def find_spin(target: Target, thread: Thread, frames: Sequence[Frame]) -> Option
     around = _find_code(target, pc)
     if around is None:
         return _find_by_word(target, thread.registers.get(code.register, 0))
-    named = any((frame.function or "").lstrip("_").startswith("pthread_spin") for frame in frames[:1])
-    ours = code.acquire in around and code.hint in around
-    if ours or named:
+    named = any((frame.function or "").lstrip("_") == "pthread_spin_lock" for frame in frames[:1])
+    ours = named or _is_within(around, code)
+    if ours and _has_it(around, thread):
+        return None
+    if ours:
         lock = thread.registers.get(code.register, 0)
         because = ("frame pthread_spin_lock",) if named else ("glibc's spin loop at the program counter",)
         return Classified(Primitive.SPINLOCK, lock, find_spinlock(target, lock), Confidence.HIGH, because)
@@ -61,6 +65,20 @@ def find_spin(target: Target, thread: Thread, frames: Sequence[Frame]) -> Option
         because = ("a pause loop at the program counter, not libc's",)
         return Classified(Primitive.SPINLOCK, 0, None, Confidence.LOW, because)
     return None
+
+
+def _is_within(around: bytes, code: SpinCode) -> bool:
+    """Return whether the program counter is between glibc's attempt and the end of its loop."""
+    start = around.find(code.acquire, 0, _BEFORE + len(code.acquire))
+    hint = around.find(code.hint, start) if start >= 0 else -1
+    return 0 <= hint < start + _LOOP and start <= _BEFORE <= hint + _LOOP_REST
+
+
+def _has_it(around: bytes, thread: Thread) -> bool:
+    """Return whether the attempt has just succeeded: a return follows, or a jump that will not be taken."""
+    following = around[_BEFORE : _BEFORE + 3]
+    flags = thread.registers.get("eflags", 0)
+    return following[:1] == _RETURN or following == _CLEAR + _RETURN or (following[:1] == _JNE and bool(flags & _ZERO))
 
 
 def find_spinlock(target: Target, lock: int) -> Optional[LockState]:

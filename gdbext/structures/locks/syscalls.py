@@ -17,6 +17,9 @@ from gdbext.target import Target, Thread
 # ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK, EINTR, ENOSYS (at entry)
 _WAITING = frozenset({512, 513, 514, 516, 4, 38})
 
+_ARGUMENTS = 6
+_ANY = 0xFFFFFFFF  # FUTEX_BITSET_MATCH_ANY
+_LOWEST = 0x1000  # no futex lies in the first page
 _PRIVATE, _CLOCK_REALTIME = 128, 256
 _WAITS = {0: "WAIT", 6: "LOCK_PI", 9: "WAIT_BITSET", 11: "WAIT_REQUEUE_PI", 13: "LOCK_PI2"}
 
@@ -26,7 +29,7 @@ class Machine:
     """How one machine makes system calls.
 
     :param number: the register that holds the call's number.
-    :param arguments: the registers of the first four.
+    :param arguments: the registers of all six.
     :param result: the register of the result; None where it is the first argument's, which the kernel puts back.
     :param trap: the instruction at the program counter of a call to be restarted, where ``result`` is None.
     :param restart: the number of ``restart_syscall``.
@@ -47,24 +50,27 @@ _X86_64_NAMES = {
     0: "read", 1: "write", 7: "poll", 23: "select", 34: "pause", 35: "nanosleep", 42: "connect", 43: "accept",
     44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg", 61: "wait4", 73: "flock", 128: "rt_sigtimedwait",
     130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 230: "clock_nanosleep", 232: "epoll_wait", 234: "tgkill",
-    247: "waitid", 270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg",
+    247: "waitid", 219: "restart_syscall",
+    270: "pselect6", 271: "ppoll", 281: "epoll_pwait", 288: "accept4", 299: "recvmmsg",
     426: "io_uring_enter", 441: "epoll_pwait2", 449: "futex_waitv",
 }  # fmt: skip
 _I386_NAMES = {
+    0: "restart_syscall",
     3: "read", 4: "write", 29: "pause", 102: "socketcall", 114: "wait4", 142: "_newselect", 162: "nanosleep",
     168: "poll", 179: "rt_sigsuspend", 240: "futex", 256: "epoll_wait", 267: "clock_nanosleep", 270: "tgkill",
     407: "clock_nanosleep", 413: "pselect6", 414: "ppoll", 422: "futex", 449: "futex_waitv",
 }  # fmt: skip
 _AARCH64_NAMES = {
     22: "epoll_pwait", 63: "read", 64: "write", 72: "pselect6", 73: "ppoll", 98: "futex", 101: "nanosleep",
-    115: "clock_nanosleep", 131: "tgkill", 133: "rt_sigsuspend", 202: "accept", 207: "recvfrom", 212: "recvmsg",
+    115: "clock_nanosleep", 128: "restart_syscall", 131: "tgkill",
+    133: "rt_sigsuspend", 202: "accept", 207: "recvfrom", 212: "recvmsg",
     242: "accept4", 260: "wait4", 449: "futex_waitv",
 }  # fmt: skip
 
 MACHINES: Mapping[str, Machine] = {
     "x86-64": Machine(
         "orig_rax",
-        ("rdi", "rsi", "rdx", "r10"),
+        ("rdi", "rsi", "rdx", "r10", "r8", "r9"),
         "rax",
         b"",
         219,
@@ -72,11 +78,11 @@ MACHINES: Mapping[str, Machine] = {
         ("rbx", "rbp", "r12", "r13", "r14", "r15"),
     ),
     "i386": Machine(
-        "orig_eax", ("ebx", "ecx", "edx", "esi"), "eax", b"", 0, _I386_NAMES, ("ebx", "esi", "edi", "ebp")
+        "orig_eax", ("ebx", "ecx", "edx", "esi", "edi", "ebp"), "eax", b"", 0, _I386_NAMES, ("ebx", "esi", "edi", "ebp")
     ),
     "aarch64": Machine(
         "x8",
-        ("x0", "x1", "x2", "x3"),
+        ("x0", "x1", "x2", "x3", "x4", "x5"),
         None,
         b"\x01\x00\x00\xd4",  # svc #0
         128,
@@ -102,7 +108,10 @@ def find_syscall(target: Target, thread: Thread) -> Optional[Syscall]:
     number = thread.registers[machine.number]
     if number == target.abi.word_mask or not _is_waiting(target, thread, machine):
         return None
-    arguments = tuple(thread.registers.get(name, 0) for name in machine.arguments)
+    return _syscall(machine, number, tuple(thread.registers.get(name, 0) for name in machine.arguments))
+
+
+def _syscall(machine: Machine, number: int, arguments: "tuple[int, ...]") -> Syscall:
     restarted = number == machine.restart
     name = machine.names.get(number)
     if restarted and _decode(arguments) is not None and _looks_timed(arguments):
@@ -115,17 +124,31 @@ def find_futex_wait(syscall: Syscall) -> Optional[FutexWait]:
     return _decode(syscall.arguments) if syscall.name == "futex" else None
 
 
+def parse_syscall(target: Target, line: str) -> Optional[Syscall]:
+    """Return what ``/proc/PID/task/TID/syscall`` says, or None: the thread runs, or is in none."""
+    machine, words = find_machine(target), line.split()
+    if machine is None or len(words) < 1 + _ARGUMENTS or not words[0].isdigit():
+        return None
+    number = int(words[0])
+    arguments = tuple(int(word, 16) for word in words[1 : 1 + _ARGUMENTS])
+    return _syscall(machine, number, arguments)
+
+
 def _decode(arguments: Sequence[int]) -> Optional[FutexWait]:
     address, operation, value, timeout = arguments[:4]
     command = operation & 0xFFFFFFFF & ~(_PRIVATE | _CLOCK_REALTIME)
-    if command not in _WAITS or address % 4:
+    if command not in _WAITS or address % 4 or address < _LOWEST:
         return None
     return FutexWait(address, command, bool(operation & _PRIVATE), value & 0xFFFFFFFF, timeout != 0)
 
 
 def _looks_timed(arguments: "tuple[int, ...]") -> bool:
-    # Only futex has a small operation word with these bits second; poll and nanosleep restart too.
-    return bool(arguments[1] & (_PRIVATE | _CLOCK_REALTIME)) and arguments[0] > 0xFFFF
+    # Of the calls that are restarted so only futex has a bit set sixth, all ones as libc passes it; without one
+    # only its operation has these flags second (poll may have as many files, and has no fourth argument).
+    operation, timeout, bitset = arguments[1], arguments[3], arguments[5] & 0xFFFFFFFF
+    if timeout < _LOWEST:
+        return False
+    return bitset == _ANY if operation & 0x7F == 9 else bool(operation & (_PRIVATE | _CLOCK_REALTIME))
 
 
 def _is_waiting(target: Target, thread: Thread, machine: Machine) -> bool:

@@ -8,6 +8,7 @@ Upstream: nptl/descr.h (``struct pthread``), ``tid``.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
@@ -19,6 +20,7 @@ from gdbext.target import Target, Thread
 _KNOWN = {"x86-64": 0x2D0, "i386": 0x68}
 _REACH = 0xA00  # struct pthread has 2304 bytes on 64-bit machines
 _HIGHEST = 1 << 22  # PID_MAX_LIMIT
+_UNLISTED = "threads-not-listed"  # the debugger was attached to some of the threads only
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,32 @@ class Tids:
     :param inner: tid by thread number.
     :param numbers: thread number by tid.
     :param foreign: whether they differ from the LWPs (another PID namespace).
+    :param blocks: start and end of each thread's ``struct pthread``, about, and its number; sorted.
+    :param whole: whether the debugger lists all threads of the process.
     """
 
     offset: Optional[int]
     inner: Mapping[int, int]
     numbers: Mapping[int, int]
     foreign: bool = False
+    blocks: Sequence["tuple[int, int, int]"] = ()
+    whole: bool = True
+
+    @property
+    def certain(self) -> bool:
+        """Whether an id that is not among these belongs to no living thread."""
+        return self.whole and self.offset is not None
 
     def find_number(self, tid: int) -> Optional[int]:
         """Return the number of the thread with that tid, or None: it is not among the living."""
         return self.numbers.get(tid)
+
+    def find_descriptor(self, address: int) -> Optional[int]:
+        """Return the number of the thread whose ``struct pthread`` an address lies in, or None."""
+        at = bisect_right(self.blocks, (address, 1 << 64, 0)) - 1
+        if at < 0 or not self.blocks[at][0] <= address < self.blocks[at][1]:
+            return None
+        return self.blocks[at][2]
 
 
 def read_tids(target: Target) -> Tids:
@@ -47,14 +65,26 @@ def read_tids(target: Target) -> Tids:
     offset = _voted(target, threads)
     if offset is None:
         offset = _known(target, threads)
-    inner = {thread.number: thread.lwp for thread in target.threads if thread.lwp is not None}
-    foreign = False
-    for thread in threads if offset is not None else ():
-        tid = _tid_at(target, thread, offset or 0)
-        if tid is not None and tid > 0:
-            foreign |= tid != thread.lwp
-            inner[thread.number] = tid
-    return Tids(offset, inner, {tid: number for number, tid in inner.items()}, foreign)
+    read = {} if offset is None else _read_all(target, threads, offset)
+    foreign = any(read.get(thread.number, thread.lwp) != thread.lwp for thread in threads)
+    # An LWP says nothing in another namespace: there it may be another thread's inner id.
+    known = {} if foreign else {thread.number: thread.lwp for thread in target.threads if thread.lwp is not None}
+    inner = {**known, **read}
+    numbers = {tid: number for number, tid in inner.items()}
+    whole = not any(problem.kind == _UNLISTED for problem in target.problems)
+    return Tids(offset, inner, numbers, foreign, _blocks(target, threads), whole)
+
+
+def _read_all(target: Target, threads: Sequence[Thread], offset: int) -> "dict[int, int]":
+    """Return the ids that can be read; a thread that ends has none any more."""
+    read = ((thread.number, _tid_at(target, thread, offset)) for thread in threads)
+    return {number: tid for number, tid in read if tid is not None and 0 < tid < _HIGHEST}
+
+
+def _blocks(target: Target, threads: Sequence[Thread]) -> Sequence["tuple[int, int, int]"]:
+    first = 0 if target.abi.machine in _KNOWN else -_REACH
+    pointers = ((thread.tls or 0, thread.number) for thread in threads)
+    return tuple(sorted((pointer + first, pointer + first + _REACH, number) for pointer, number in pointers))
 
 
 def _voted(target: Target, threads: Sequence[Thread]) -> Optional[int]:
@@ -80,13 +110,12 @@ def _offsets_of_lwp(target: Target, thread: Thread) -> Sequence[int]:
 
 
 def _known(target: Target, threads: Sequence[Thread]) -> Optional[int]:
-    """Return the known offset when all threads hold different plausible ids there, else None."""
+    """Return the known offset when nearly all threads hold different plausible ids there, else None."""
     offset = _KNOWN.get(target.abi.machine)
     if offset is None or not threads:
         return None
-    tids = [_tid_at(target, thread, offset) for thread in threads]
-    sound = [tid for tid in tids if tid is not None and 0 < tid < _HIGHEST]
-    return offset if len(set(sound)) == len(threads) else None
+    sound = _read_all(target, threads, offset).values()
+    return offset if 3 * len(set(sound)) >= 2 * len(threads) else None
 
 
 def _tid_at(target: Target, thread: Thread, offset: int) -> Optional[int]:

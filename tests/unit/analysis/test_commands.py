@@ -9,6 +9,8 @@ import gdbext
 from gdbext._mount import mount
 from gdbext.errors import UsageError
 from gdbext.heap.model import State
+from gdbext.progress import SILENT
+from gdbext.structures.locks.model import NO_STACKS
 
 mount(os.path.dirname(gdbext.__file__))
 
@@ -29,7 +31,12 @@ def context(maker):
     maker.span(0x10000, [(100, State.IN_USE), (200, State.SMALL), (300, State.IN_USE), (100, State.TOP)])
     heap, target = maker.heap(), maker.target()
     return SimpleNamespace(
-        target=target, heaps=lambda: [heap], settings={}, progress=None, evaluate=lambda text: int(text, 0)
+        target=target,
+        heaps=lambda: [heap],
+        settings={},
+        progress=SILENT,
+        evaluate=lambda text: int(text, 0),
+        stacks=NO_STACKS,
     )
 
 

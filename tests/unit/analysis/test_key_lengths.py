@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.entries import LONGEST_KEY, Entries
+from gdbext.analysis.tablekeys import LONGEST_KEY, Entries
 from gdbext.memory.fake import FakeMemory
 from gdbext.structures.model import BinArray, BinsWalk, Key, Links, Node, Scalar, Table
 from gdbext.target import Target

@@ -11,7 +11,7 @@ from gdbext import render
 from gdbext.analysis.lockfindings import check_locks, find_lock_findings
 from gdbext.analysis.lockwait import Knowledge, Position, lockwait_report
 from gdbext.analysis.tableplaces import TablePlaces, WalkedTable
-from gdbext.analysis.waitchanges import compare
+from gdbext.analysis.waitchanges import Earlier, compare
 from gdbext.analysis.waitdot import dot_lines
 from gdbext.analysis.waitgraph import build_graph
 from gdbext.report import Confidence
@@ -111,8 +111,8 @@ def test_a_spin_convoy_names_its_holder_by_mention_and_position():
     (finding,) = find_lock_findings(taken, Knowledge(positions={1: position}), {})
     assert finding.kind == "spin-convoy"
     assert finding.summary == (
-        "3 threads wait for 0xa0, probably held by thread 1, which is in the chain of bin 11216 of slab 0 of cache, "
-        "at entry 20000 of 44137"
+        "3 threads wait for the spinlock 0xa0, probably held by thread 1, which is running, in the chain of bin 11216 "
+        "of slab 0 of cache, at entry 20000 of 44137"
     )
     free = [spinning(2, 0xA0, 1)]
     free[0] = dataclasses.replace(free[0], state_of_lock=LockState(0xA0, Primitive.SPINLOCK, 1, "free"))
@@ -159,7 +159,7 @@ def test_two_looks_tell_stuck_from_slow():
         known = Knowledge(positions={1: Position(1, 0x5000, None, 7, place, 900, "rbx")})
         return lockwait_report(census(running(1), *waits), known)
 
-    before = document(look(10, waiting(2, 0xA0, 1), waiting(3, 0xB0, 9)))["data"]
+    before = Earlier(document(look(10, waiting(2, 0xA0, 1), waiting(3, 0xB0, 9)))["data"])
     verdicts = {
         "stuck": look(10, waiting(2, 0xA0, 1)),
         "slow": look(11, waiting(2, 0xA0, 1)),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gdbext.analysis import distribution
-from gdbext.analysis.measures import Values, measure
-from gdbext.analysis.verdicts import Limits, Verdict, judge, limits
+from gdbext.analysis.tablefigures import Values, measure
+from gdbext.analysis.tableverdicts import Limits, Verdict, judge, limits
 from gdbext.structures.model import BinArray, BinsWalk, End, Key, Links, Node, Scalar, Table
 
 BOUNDS = limits({})

@@ -9,9 +9,9 @@ import pytest
 
 from gdbext.abi import X86_64
 from gdbext.analysis import skew
-from gdbext.analysis.entries import Entries
+from gdbext.analysis.tablekeys import Entries
 from gdbext.analysis.tables import Walked
-from gdbext.analysis.verdicts import Verdict
+from gdbext.analysis.tableverdicts import Verdict
 from gdbext.errors import UsageError
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
@@ -376,7 +376,7 @@ def test_keys_that_cannot_be_read_are_left_out():
 
 
 def test_only_so_many_strings_are_read(monkeypatch):
-    monkeypatch.setattr("gdbext.analysis.entries.MOST_STRINGS", 3)
+    monkeypatch.setattr("gdbext.analysis.tablekeys.MOST_STRINGS", 3)
     program = Program()
     made = program.table(8, range(5), keys=[program.text(b"%d" % each) for each in range(5)])
     assert distinct_keys(program, Key(Scalar(16, 8), "string"), made) == (3, 3)

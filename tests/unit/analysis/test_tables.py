@@ -8,9 +8,11 @@ import pytest
 
 from gdbext.analysis import tables
 from gdbext.errors import FaultError
+from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
 from gdbext.report import Problem
 from gdbext.structures.model import ChainEnd, End, Group, ProbeTable, TreeRoot
+from gdbext.structures.trees import TreeWalk
 from tests.unit.analysis.walks import bins_walk, head, list_walk, opened, table, walked
 
 
@@ -77,6 +79,21 @@ def test_a_list():
     assert "in all: 2 entries in 1 list" in told and "bins" not in told and "?" not in told
 
 
+def test_a_tree():
+    root = TreeRoot(0x8000, 0x10, 8, 16, entries=1)
+    found = TreeWalk(np.array([0x10], np.uint64), ChainEnd(End.NULL, 1))
+    report = tables.walk_report(opened(root), walked((root, found)))
+    assert "in all: 1 entry in 1 tree" in shown(report) and not report.problems
+
+
+def test_a_table_that_could_not_be_walked_is_not_checked():
+    probes = ProbeTable(0x9000, 1 << 40, {}, lambda columns: columns["index"])
+    group = Group(1, [probes])
+    found = tables.walk_structure(None, group, None, SILENT)
+    assert "is more than can be" in found[0].problem.message
+    assert tables.check_structure(None, found) == []
+
+
 def test_empty_ones():
     each = table(3, entries=0)
     report = tables.walk_report(opened(each), walked((each, bins_walk([[], [], []]))))
@@ -129,7 +146,7 @@ def test_an_end_that_is_not_sound(end, kind, message):
     rows = table(2)
     report = tables.walk_report(opened(rows), walked((rows, bins_walk([nodes, []], {0: end}))))
     [problem] = report.problems
-    assert problem.kind == (f"bin-{kind}" if kind else "absent-memory")
+    assert problem.kind == (f"chain-{kind}" if kind else "absent-memory")
     assert problem.message.startswith(f"the chain of bin 0 {message}")
     assert report.data.tables[0].end == {"null": 1, end.reason.word: 1}
     two = walked((rows, bins_walk([[], []])), (rows, bins_walk([nodes, []], {0: end})))
@@ -148,7 +165,7 @@ def test_ends_beyond_those_that_are_told_each():
     walk = bins_walk([[16], [24], []], {0: ChainEnd(End.CYCLE, 1, 16, 1)})
     walk.reasons[1] = End.BAD_POINTER
     report = tables.walk_report(opened(rows), walked((rows, walk)))
-    assert messages(report)[1] == ("bin-pointer", None, "1 more chain ends so: bad-pointer")
+    assert messages(report)[1] == ("chain-pointer", None, "1 more chain ends so: bad-pointer")
 
 
 @pytest.mark.parametrize("reason", [End.NULL, End.HEAD, End.SENTINEL, End.COUNT])

@@ -7,6 +7,7 @@ import pytest
 import gdbext
 from gdbext._mount import mount
 from gdbext.arguments import parse
+from gdbext.errors import UsageError
 from gdbext.pipeline import options
 from gdbext.pipeline.cli import _quoted
 from gdbext.pipeline.options import mark_quoted
@@ -65,3 +66,23 @@ def test_the_lists_are_those_of_the_commands():
     assert texts.items() <= options._TEXTS.items()
     assert {spec.name for spec in commands.COMMANDS if spec.words is not None} == set(options._WORDY)
     assert {spec.name.split()[0] for spec in commands.COMMANDS if " " in spec.name} == set(options._FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("words", "needs"),
+    [
+        ("commands", False),
+        ("shapes list", False),
+        ("gx shapes show std-map", False),
+        ("shapes show std-map --pid 1", True),
+        ("walklist -h", False),
+    ],
+)
+def test_commands_that_need_no_target(words, needs):
+    assert options.parse(words.split()).needs_target is needs
+
+
+@pytest.mark.parametrize("words", ["shapes save x y.toml", "shapes guess struct x", "walklist x"])
+def test_commands_that_need_a_target(words):
+    with pytest.raises(UsageError, match="nothing to look at"):
+        options.parse(words.split())

@@ -16,9 +16,9 @@ from gdbext.errors import FaultError, ShapeError
 from gdbext.kernels import chains as chaining
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures import follow as following
+from gdbext.structures import binheads as heading
+from gdbext.structures import chainwalk as following
 from gdbext.structures import gather as gathering
-from gdbext.structures import heads as heading
 from gdbext.structures.bins import Misplaced, check_bins, misplaced, walk_bins
 from gdbext.structures.model import BinArray, ChainEnd, End, Links, ListHead, Node, Scalar, Table
 from gdbext.target import Target
@@ -213,6 +213,28 @@ def test_nodes_whose_links_lead_to_links(abi):
     assert check_bins(world.target(), table, walk) == []
 
 
+def test_bins_that_close_their_chains_without_being_nodes():
+    """CIRCLEQ: the ends of a chain lead to the head itself, whose members are not where a node has its own."""
+    world, own = World(), 24  # where the links are in a node
+    for bin_, chain in enumerate(CHAINS):
+        head = BINS + 16 * bin_
+        path = [node_at(node) for node in chain]
+        world.put(head, path[0] if path else head)
+        world.put(head + 8, path[-1] if path else head)
+        for before, at, after in zip([head, *path], path, [*path[1:], head]):
+            world.put(at + own, after)
+            world.put(at + own + 8, before)
+    array = BinArray(BINS, len(CHAINS), 16, 0, stop=0)
+    table = Table(TABLE, Node(Links(own, prev=own + 8)), [array], "head", entries=8)
+    walk = walk_bins(world.target(), table)
+    assert found_chains(table, walk) == CHAINS and set(walk.reasons.tolist()) == {End.HEAD}
+    assert check_bins(world.target(), table, walk) == []
+    first = node_at(CHAINS[0][0])
+    world.put(first + own + 8, BINS + 16)  # the next bin's head
+    (problem,) = check_bins(world.target(), table, walk)
+    assert (problem.kind, problem.address) == ("chain-prev", first)
+
+
 def test_bare_keys_are_entries_without_a_link():
     """Redis: an odd pointer is a key, in a bin's head or at a chain's end."""
     world = World()
@@ -258,7 +280,7 @@ def test_a_chain_that_is_shorter_than_its_count_is_told():
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk) == CHAINS
     (problem,) = check_bins(world.target(), table, walk)
-    assert (problem.kind, problem.address) == ("bin-count", BINS + 16 * 7)
+    assert (problem.kind, problem.address) == ("chain-count", BINS + 16 * 7)
     assert problem.message == "bin 7 counts 5 entries, 1 were walked"
 
 
@@ -272,7 +294,7 @@ def test_counts_beside_chains_that_end_by_null_are_compared():
     walk = walk_bins(world.target(), table)
     assert check_bins(world.target(), table, walk) == []
     world.put(BINS + 16 * 3, 9, 4)
-    assert kinds(check_bins(world.target(), table, walk)) == ["bin-count"]
+    assert kinds(check_bins(world.target(), table, walk)) == ["chain-count"]
 
 
 def segmented(world, chains, each=4):
@@ -308,7 +330,7 @@ def test_a_segment_that_is_not_mapped_loses_only_its_bins():
     assert (walk.reasons[4:8] == End.BAD_POINTER).all() and walk.ends[5] == ChainEnd(
         End.BAD_POINTER, 0, UNMAPPED + 8
     )
-    assert kinds(check_bins(world.target(), table, walk)) == ["bin-pointer"] * 4
+    assert kinds(check_bins(world.target(), table, walk)) == ["chain-pointer"] * 4
 
 
 def test_two_arrays_while_it_is_rehashed_are_numbered_through():
@@ -368,7 +390,7 @@ def test_a_broken_list_is_taken_up_again_at_the_next_bin():
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk) == CHAINS
     assert walk.ends == {2: ChainEnd(End.BAD_POINTER, 1, UNMAPPED)}
-    assert kinds(check_bins(world.target(), table, walk)) == ["bin-pointer"]
+    assert kinds(check_bins(world.target(), table, walk)) == ["chain-pointer"]
 
 
 def test_a_cycle_in_the_one_list_ends_in_the_bin_that_closes_it():
@@ -394,7 +416,7 @@ def test_bins_that_claim_the_same_part_share_its_nodes():
     world.put(BINS + 8, world.get(BINS + 8 * 3))
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk)[1] == found_chains(table, walk)[3] == [7, 5]
-    assert "bin-shared" in kinds(check_bins(world.target(), table, walk))
+    assert "chain-shared" in kinds(check_bins(world.target(), table, walk))
 
 
 def test_a_bound_cuts_each_bin_of_the_one_list():
@@ -406,10 +428,10 @@ def test_a_bound_cuts_each_bin_of_the_one_list():
 
 
 ENDS = {
-    "unmapped": (UNMAPPED, End.BAD_POINTER, "bin-pointer"),
-    "misaligned": (node_at(9) + 4, End.DECODE_ERROR, "bin-misaligned"),
-    "marker": (0xDEAD0000, End.FORBIDDEN, "bin-marker"),
-    "cycle": (node_at(1), End.CYCLE, "bin-cycle"),
+    "unmapped": (UNMAPPED, End.BAD_POINTER, "chain-pointer"),
+    "misaligned": (node_at(9) + 4, End.DECODE_ERROR, "chain-misaligned"),
+    "marker": (0xDEAD0000, End.FORBIDDEN, "chain-marker"),
+    "cycle": (node_at(1), End.CYCLE, "chain-cycle"),
 }
 
 
@@ -437,10 +459,10 @@ def test_a_node_in_two_bins_is_told():
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk)[2] == [3, 1, 2]
     problems = check_bins(world.target(), table, walk)
-    shared = [problem for problem in problems if problem.kind == "bin-shared"]
+    shared = [problem for problem in problems if problem.kind == "chain-shared"]
     assert [problem.address for problem in shared] == [node_at(1), node_at(2)]
     assert shared[0].message == "the node is in bin 0 and in bin 2"
-    assert {"bin-misplaced", "bin-prev", "table-count"} <= set(kinds(problems))
+    assert {"misplaced-entry", "chain-prev", "table-count"} <= set(kinds(problems))
 
 
 def test_an_entry_in_another_bin_than_its_hash_says_is_told():
@@ -450,7 +472,7 @@ def test_an_entry_in_another_bin_than_its_hash_says_is_told():
     walk = walk_bins(world.target(), table)
     assert misplaced(world.target(), table, walk) == (1, (Misplaced(node_at(5), 0x106, 3, 6),))
     (problem,) = check_bins(world.target(), table, walk)
-    assert problem.kind == "bin-misplaced" and problem.address == node_at(5)
+    assert problem.kind == "misplaced-entry" and problem.address == node_at(5)
     assert problem.message == "the entry is in bin 3, its hash 0x106 belongs to bin 6"
 
 
@@ -468,7 +490,7 @@ def test_a_link_back_that_is_off_is_told():
     table = lay_out(world, CHAINS)
     world.put(node_at(5) + PREV, node_at(1))
     (problem,) = check_bins(world.target(), table, walk_bins(world.target(), table))
-    assert problem.kind == "bin-prev" and problem.address == node_at(5)
+    assert problem.kind == "chain-prev" and problem.address == node_at(5)
 
 
 def test_a_count_of_the_table_that_is_off_is_told():
@@ -483,7 +505,7 @@ def test_a_circular_chain_that_ends_with_null_is_told():
     table = lay_out(world, CHAINS, "head", stride=32)
     world.put(node_at(2) + NEXT, 0)
     (problem,) = check_bins(world.target(), table, walk_bins(world.target(), table))
-    assert (problem.kind, problem.address) == ("bin-end", node_at(2))
+    assert (problem.kind, problem.address) == ("chain-end", node_at(2))
 
 
 def with_lru(world, table, order):
@@ -628,7 +650,7 @@ def test_many_broken_bins_are_counted():
     walk = walk_bins(world.target(), table)
     assert len(walk.ends) == 1000
     problems = check_bins(world.target(), table, walk)
-    assert len(problems) == 21 and problems[-1].message == "the chains of 1980 more bins end so: bad-pointer"
+    assert len(problems) == 21 and problems[-1].message == "1980 more chains end so: bad-pointer"
 
 
 @pytest.mark.parametrize("kept", [None, 0, 4096])
@@ -647,7 +669,7 @@ def test_bins_that_all_lead_into_one_chain_are_given_up(end, kept):
         walk = walk_bins(target, table)
     assert End.INTERRUPTED not in walk.reasons
     assert not walk.complete and len(walk.nodes) < 100_000 and (walk.reasons == End.LIMIT).any()
-    assert "bin-shared" in kinds(check_bins(target, table, walk)) or end == "next-bin"
+    assert "chain-shared" in kinds(check_bins(target, table, walk)) or end == "next-bin"
 
 
 def test_a_large_sound_table_is_not_given_up():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gdbext.abi import I386, X86_64, Abi
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures import follow as following
+from gdbext.structures import chainwalk as following
 from gdbext.structures import gather as gathering
 from gdbext.structures.lists import check_list, walk_list
 from gdbext.structures.model import ChainEnd, End, Links, ListHead, Node
@@ -262,7 +262,7 @@ def test_a_count_that_is_off_is_told_with_both_numbers():
     _, head = double(memory, 4, "glist")
     head = replace(head, entries=7)
     (problem,) = check_list(memory.target(), head, walk_list(memory.target(), head))
-    assert problem.kind == "list-count" and problem.message == "the head counts 7 entries, 4 were walked"
+    assert problem.kind == "list-count" and problem.message == "the list counts 7 entries, 4 were walked"
 
 
 def test_a_circular_list_that_ends_with_null_is_told_unless_it_is_empty():

@@ -10,69 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext.abi import AARCH64, I386, X86_64, Abi
-from gdbext.memory.fake import FakeMemory
+from gdbext.abi import AARCH64, I386, Abi
 from gdbext.report import Confidence
-from gdbext.structures.locks.census import take_census
 from gdbext.structures.locks.model import Frame, Primitive, State
-from gdbext.target import Target, Thread
-
-LOCK, TLS, STACK, CODE = 0x10000, 0x200000, 0x300000, 0x400000
-RESTART = -512 & (1 << 64) - 1
-PRIVATE, BITSET_RT = 0x80, 0x189
-
-
-class World:
-    """A target with some threads, each with a stack and a struct pthread that holds its id."""
-
-    def __init__(self, abi=X86_64, foreign=0):
-        self.abi = abi
-        self.lock = bytearray(0x1000)
-        self.threads = []
-        self.segments = []
-        self.foreign = foreign
-        self.code = bytearray(0x1000)
-        self.tid_at = {8: 0x2D0, 4: 0x68}[abi.pointer_size]
-
-    def thread(self, registers, stack=b""):
-        number = len(self.threads) + 1
-        tls, sp = TLS + number * 0x1000, STACK + number * 0x1000
-        if self.abi.machine == "aarch64":
-            block = bytearray(0x1800)  # struct pthread lies below the thread pointer
-            struct.pack_into("<i", block, 0x800 + 0xD0, 1000 + number + self.foreign)
-            tls = TLS + number * 0x2000 + 0x1000
-            self.segments.append((tls - 0x1000, bytes(block)))
-        else:
-            block = bytearray(0x1000)
-            struct.pack_into(f"{self.abi.order_mark}i", block, self.tid_at, 1000 + number + self.foreign)
-            self.segments.append((tls, bytes(block)))
-        self.segments.append((sp, stack.ljust(0x800, b"\0")))
-        self.threads.append(Thread(number, 1000 + number, None, sp, tls, registers))
-        return number
-
-    def words(self, offset, *values):
-        struct.pack_into(f"{self.abi.order_mark}{len(values)}I", self.lock, offset, *values)
-
-    def census(self, stacks=None):
-        memory = FakeMemory([(LOCK, bytes(self.lock)), (CODE, bytes(self.code)), *self.segments])
-        target = Target(memory, self.abi, threads=self.threads)
-        return take_census(target, stacks) if stacks else take_census(target)
-
-    def wait(self, number=1, stacks=None):
-        return self.census(stacks).waits[number - 1]
-
-
-def futex(address, operation, value, timeout=0, result=RESTART, call=202):
-    arguments = {"rdi": address, "rsi": operation, "rdx": value, "r10": timeout}
-    return {"orig_rax": call, "rax": result, "rip": CODE, **arguments}
-
-
-def two_threads(world, registers):
-    """The waiter is thread 1; thread 2, whose id is 1002, holds the lock."""
-    world.thread(registers)
-    world.thread({"orig_rax": (1 << 64) - 1, "rax": 1, "rip": CODE + 0x800})
-    return world
-
+from tests.support.lockworld import BITSET_RT, CODE, LOCK, PRIVATE, RESTART, TLS, World, futex, two_threads
 
 MUTEX = [(0, Primitive.MUTEX), (1, Primitive.RECURSIVE), (2, Primitive.ERRORCHECK), (3, Primitive.ADAPTIVE)]
 
@@ -108,8 +49,10 @@ def test_faults_of_mutexes():
     world = two_threads(World(), futex(LOCK, PRIVATE, 2))
     world.words(0, 2, 0, 4242, 1, 0)
     assert world.wait().state_of_lock.faults == ("its owner, thread id 4242, is not among the living threads",)
+    world = two_threads(World(), futex(LOCK, 0, 2))
     world.words(0, 2, 0, 4242, 1, 128)  # shared between processes: the owner may live elsewhere
     assert world.wait().state_of_lock.faults == ()
+    world = two_threads(World(), futex(LOCK, PRIVATE, 2))
     world.words(0, 2, 0, 0, 0, 0xFFFFFFFF)
     assert world.wait().state_of_lock.faults == ("it was destroyed (its kind is -1)",)
 
@@ -131,8 +74,8 @@ def test_read_write_locks(offset, value, words, primitive, owner, readers):
 
 
 def condition(world, offset_of_signals, waiters):
-    # wseq, g1_start, [g_refs], g_size, orig_size, wrefs, g_signals: two waiters in group 0
-    refs = (0, 0) if offset_of_signals == 40 else ()
+    # wseq, g1_start, [g_refs], g_size, orig_size, wrefs, g_signals
+    refs = (4, 4) if offset_of_signals == 40 else ()
     world.words(0, 4, 0, 0, 0, *refs, 0, 0, 0, waiters << 3, 0, 0)
 
 
@@ -164,7 +107,7 @@ def test_joins_by_id_and_by_state():
     wait = world.wait()
     assert (wait.primitive, wait.state_of_lock.owner_tid) == (Primitive.JOIN, 1002)
     world = World()
-    world.thread(futex(TLS + 2 * 0x1000 + 0x628, BITSET_RT, 2))
+    world.thread(futex(TLS + 2 * 0x1000 + 0x628, 0x109, 2))
     world.thread({"orig_rax": 34, "rax": RESTART})
     assert world.wait().primitive is Primitive.JOIN
     assert world.wait(2).state is State.SYSCALL and world.wait(2).syscall == "pause"
@@ -177,12 +120,12 @@ def test_a_thread_that_was_just_woken_waits_no_more():
 
 
 def test_a_restarted_call_is_known_by_its_arguments():
-    world = two_threads(World(), futex(LOCK, BITSET_RT, 2, timeout=0x7000, call=219))
+    world = two_threads(World(), futex(LOCK, BITSET_RT, 2, timeout=0x7FFF7000, call=219))
     world.words(0, 2, 0, 1002, 1, 0)
     wait = world.wait()
     assert (wait.primitive, wait.timed) == (Primitive.MUTEX, True)
     world = two_threads(World(), {"orig_rax": 219, "rax": RESTART, "rdi": 0x7FFF0000, "rsi": 2, "rdx": 1000, "r10": 0})
-    assert (world.wait().state, world.wait().syscall) == (State.SYSCALL, "system call 219")
+    assert (world.wait().state, world.wait().syscall) == (State.SYSCALL, "restart_syscall")
 
 
 def test_another_pid_namespace():
@@ -233,7 +176,8 @@ def test_i386():
 def test_aarch64(number):
     world = World(AARCH64)
     world.code[0x100:0x104] = b"\x01\x00\x00\xd4"
-    world.thread({"x8": number, "x0": LOCK, "x1": BITSET_RT, "x2": 2, "x3": 0x7000, "pc": CODE + 0x100})
+    world.thread({"x8": number, "x0": LOCK, "x1": BITSET_RT, "x2": 2, "x3": 0x7000, "x4": 0,
+                  "x5": 0xFFFFFFFF, "pc": CODE + 0x100})
     world.thread({"x8": 98, "x0": LOCK, "pc": CODE + 0x200})
     world.words(0, 2, 0, 1002, 1, 0)
     census = world.census()

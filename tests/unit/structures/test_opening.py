@@ -10,7 +10,7 @@ from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.structures.bind import bind
 from gdbext.structures.model import Links, Scalar, Table
-from gdbext.structures.opening import check_valid, decode, open_shape
+from gdbext.structures.opening import check_valid, open_shape
 from gdbext.structures.types import Located, NoTypes
 from gdbext.target import Module, Symbol, Target
 from tests.support.worlds import ABIS, World, library
@@ -205,11 +205,11 @@ def test_a_group_and_its_tables():
 
 def test_a_table_that_cannot_be_opened_is_left_out_alone():
     world = World(**STRUCTS)
-    good, huge = a_table(world), a_table(world, size=1 << 31)
-    pointers = world.words(good, huge, 0, 0xDEAD0000, good)
+    good, huge, last = a_table(world), a_table(world, size=1 << 31), a_table(world)
+    pointers = world.words(good, huge, 0, 0xDEAD0000, last)
     group = opened(world, GROUP, world.new("group", count=5, all=pointers), TABLE, type="group")
     assert [len(table.arrays) for table in group.tables] == [1, 0, 0, 0, 1]
-    assert [table.address for table in group.tables] == [good, huge, 0, 0xDEAD0000, good]
+    assert [table.address for table in group.tables] == [good, huge, 0, 0xDEAD0000, last]
     assert all(isinstance(table, Table) and table.shape == "table" for table in group.tables)
     messages = [problem.message for problem in group.problems]
     assert messages[0].startswith(f"table 1 is left out: struct table at {huge:#x}: 2147483648 bins")
@@ -308,20 +308,23 @@ def test_links_into_nodes_are_moved_to_their_start():
 
 
 @pytest.mark.parametrize(
-    ("stored", "links", "first"),
+    ("stored", "link", "first"),
     [
-        (0x1003, Links(0, mask=7), 0x1000),
-        (0x7, Links(0, mask=7), 0),
-        (0x1001, Links(0, end_bits=1), 0),
-        (0x5000, Links(0, sentinels=(0x5000,)), 0),
-        (0xFFFFFFFFFFFFFFFF, Links(0, mask=7, forbidden=(0xFFFFFFFFFFFFFFFF,)), 0xFFFFFFFFFFFFFFFF),
-        (0x1001, Links(0, mask=7, leaf_bits=1), 0x1001),
-        (0x1010, Links(0, relative=-16), 0x1000),
-        (0x1000, Links(0, mangled=True), 0x1000),
+        (0x1003, "mask=7", 0x1000),
+        (0x7, "mask=7", 0),
+        (0x1001, "end_bits=1", 0x1001),  # the walk tells that it is the end
+        (0x5000, "sentinels=[0x5000]", 0x5000),
+        (0xFFFFFFFFFFFFFFFF, "mask=7\nforbidden=[-1]", 0xFFFFFFFFFFFFFFFF),
+        (0x1001, "mask=7\nleaf_bits=1", 0x1001),
+        (0x1010, "relative=-16", 0x1000),
+        (0x8, "relative=-16", 0xFFFFFFFFFFFFFFF8),
+        (0x1000, "mangled=true", 0x1000),
     ],
 )
-def test_links_of_heads(stored, links, first):
-    assert decode(stored, links) == first
+def test_links_of_heads(stored, link, first):
+    world = World(**RING)
+    head = world.new("ring", next=stored)
+    assert opened(world, f"{LIST.format(0)}[link]\n{link}", head, type="ring").first == first
 
 
 def test_mangled_links_are_an_alternative():
@@ -375,7 +378,7 @@ def test_segments_are_counted():
     directory = world.words(0x10100, 0x10200)
     table = opened(world, text.format(8), world.words(directory), type=None)
     assert (table.arrays[0].address, table.arrays[0].segment) == (directory, 4)
-    with pytest.raises(ShapeError, match="250000 bins of 8 bytes from"):
+    with pytest.raises(ShapeError, match="250000 segments of 8 bytes from"):
         opened(world, text.format(1000000), world.words(directory), type=None)
 
 
@@ -426,7 +429,7 @@ def test_open_addressing():
 @pytest.mark.parametrize(
     ("text", "members", "message"),
     [
-        (PROBE, {"bits": 40}, "68719476736 slots of 4 bytes from .* cannot be"),
+        (PROBE, {"bits": 40}, "68719476736 items of 4 bytes from .* cannot be"),
         (PROBE, {"bits": 255}, None),
         (PROBE.replace("size = 8", "size = 3"), {}, "probe.fields.key cannot be: 3 bytes at 0, 1 slots an item"),
         (PROBE.replace("per = 16", 'per = "used"'), {"used": 0}, "probe.fields.flags cannot be: 4 bytes at 0, 0 slots"),

@@ -235,7 +235,12 @@ def test_memory_that_the_core_lacks_is_unknown():
     assert placed(walk) == {slot: place for slot, place in where.items() if slot < 3 or slot > 9}
     assert not walk.complete
     assert walk.reasons.tolist() == [End.NULL] * 3 + [End.ABSENT] * 7 + [End.NULL] * 6
-    assert check_probes(target, table_of(16, entries=6), walk) == []
+    (problem,) = check_probes(target, table_of(16, entries=6), walk)
+    assert (problem.kind, problem.message, problem.corruption) == (
+        "absent-memory",
+        "the core does not hold 7 slots",
+        False,
+    )
 
 
 def test_counts_and_homes_are_checked():
@@ -243,8 +248,8 @@ def test_counts_and_homes_are_checked():
     target, walk = walked(table_of(16, entries=3), memory_of(table))
     assert check_probes(target, table_of(16, entries=3), walk) == []
     (problem,) = check_probes(target, table_of(16, entries=4), walk)
-    assert (problem.kind, problem.address) == ("entry-count", 0x1000)
-    assert problem.message == "the table counts 4 entries, its slots hold 3"
+    assert (problem.kind, problem.address) == ("table-count", 0x1000)
+    assert problem.message == "the table counts 4 entries, 3 were walked"
     outside = table_of(16, home=lambda columns: columns["hash"])  # 18 is no slot
     target, walk = walked(outside, memory_of(table))
     (problem,) = check_probes(target, outside, walk)

@@ -115,7 +115,7 @@ def test_an_empty_tree():
     walk = tree.walk()
     assert (len(walk.nodes), walk.depth, walk.end.reason) == (0, 0, End.NULL)
     assert tree.check(walk) == []
-    assert tree.check(walk, leftmost=0x1230, entries=1) == [("entry-count", 0x7000), ("tree-end", 0x7000)]
+    assert tree.check(walk, leftmost=0x1230, entries=1) == [("tree-count", 0x7000), ("tree-end", 0x7000)]
 
 
 def test_a_sentinel_node_and_a_tagged_link():
@@ -214,7 +214,7 @@ def test_links_back_counts_and_ends_are_checked():
     assert tree.check(walk) == [("tree-parent", tree.at[4])]
     assert tree.check(walk, header=None) == []
     tree.links[4][0] = HEADER
-    assert tree.check(walk, entries=6) == [("entry-count", 0x7000)]
+    assert tree.check(walk, entries=6) == [("tree-count", 0x7000)]
     assert tree.check(walk, leftmost=tree.at[2]) == tree.check(walk, rightmost=tree.at[4])
     (problem,) = check_tree(tree.target(), tree.root(leftmost=tree.at[2]), walk)
     assert problem.message == f"the tree's first node is told to be {tree.at[2]:#x}, it is {tree.at[1]:#x}"

@@ -25,6 +25,7 @@ from gdbext.heap.detect import find_heaps
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.report import Problem
+from gdbext.structures.locks.model import NO_STACKS
 from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
@@ -65,7 +66,7 @@ class Context:
     """What the bridge gives to a command, over bytes."""
 
     def __init__(self, target):
-        self.target, self.settings, self.progress = target, {}, SILENT
+        self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_STACKS
         self._heaps = find_heaps(target, SILENT)
 
     def heaps(self):

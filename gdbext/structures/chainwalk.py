@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple, Union
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.abi import Abi
 from gdbext.errors import FaultError
-from gdbext.kernels.chains import (
+from gdbext.kernels import (
     MOST_NODES,
     OUTSIDE,
     Chains,
@@ -22,17 +21,10 @@ from gdbext.kernels.chains import (
 )
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.gather import Windows
-from gdbext.structures.model import ChainEnd, End, Links
+from gdbext.structures.model import U8, U64, ChainEnd, End, Links, Rows, unsigned
 
-U64 = npt.NDArray[np.uint64]
-U8 = npt.NDArray[np.uint8]
-Mask = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.intp]
-
-_AT_FIRST = (
-    1 << 20
-)  # nodes between two looks at the progress; twice as many each time, so that cycles are met
-_UNWATCHED = 1 << 23  # nodes before repeats are looked for
+_AT_FIRST = 1 << 18  # nodes until the first look at the progress; then twice as many, so that cycles are met
+_UNWATCHED = 1 << 18  # nodes before repeats are looked for
 _FEW = 64  # chains that are read on one by one
 _MOST_STEPS = 32  # links along which chains are read on side by side
 _READS = 1 << 16  # single reads between two looks at the progress
@@ -53,6 +45,11 @@ def rules_of(links: Links, abi: Abi) -> LinkRules:
         forbidden=links.forbidden,
         alignment=links.alignment,
     )
+
+
+def decode_head(link: int, links: Links, abi: Abi) -> int:
+    """Return what the link of a head leads to, as ``kernels.decode_links`` returns it."""
+    return int(decode_links(np.array([unsigned(link)], np.uint64), None, rules_of(links, abi))[0])
 
 
 class Repeats:
@@ -222,7 +219,7 @@ class _Following:
 
     def _places(self, who: Rows) -> U64:
         """Return what must be read to go on: the links of the nodes to come, or leaves."""
-        nodes, links = self._last[who], np.uint64(self._rules.next & ((1 << 64) - 1))
+        nodes, links = self._last[who], unsigned(self._rules.next)
         leaf = (nodes & np.uint64(self._rules.leaf_bits)) != 0
         places: U64 = np.where(leaf, nodes, nodes + links)
         return places

@@ -9,15 +9,12 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple, Union
 
 import numpy as np
-import numpy.typing as npt
 
-from gdbext.analysis.measures import Values
+from gdbext.analysis.tablefigures import Values
 from gdbext.structures.gather import gather
-from gdbext.structures.model import U64, BinsWalk, Key, ProbeTable, Scalar, Table
+from gdbext.structures.model import U64, BinsWalk, Key, ProbeTable, Rows, Scalar, Table
 from gdbext.structures.probes import ProbeWalk, read_field
 from gdbext.target import Target
-
-Rows = npt.NDArray[np.int64]
 
 MOST_STRINGS = 100_000  # a read each; more would keep the user waiting
 LONGEST_KEY = 1 << 12  # bytes; what claims more is damaged, or no key
@@ -36,8 +33,12 @@ class Entries:
     def key(self) -> Optional[Key]:
         """How keys are told apart, or None where the shape does not say."""
         if isinstance(self._table, ProbeTable):
-            return None if self._table.key is None else Key(Scalar(0, self._target.abi.pointer_size))
+            return None if self._table.key is None else self._slot_key(self._table.fields[self._table.key].at)
         return self._table.node.key
+
+    def _slot_key(self, at: Scalar) -> Key:
+        # No shape says whether the word in a slot is a pointer; a number of another size is none.
+        return Key(at, "pointer" if at.size == self._target.abi.pointer_size and not at.bits else "value")
 
     def find_hashes(self) -> Optional[Values]:
         """Return the stored hash of every entry, or None where entries store none."""

@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from typing import List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.analysis import distribution
-from gdbext.analysis.verdicts import BinRow, Figures, Limits, Rest
-from gdbext.structures.model import U64, BinOf, BinsWalk, End, Key, ProbeTable, Table
+from gdbext.analysis.tableverdicts import BinRow, Figures, Limits, Rest
+from gdbext.structures.bins import find_expected
+from gdbext.structures.model import U64, BinOf, BinsWalk, End, Key, Mask, ProbeTable, Rows, Table
 from gdbext.structures.probes import ProbeWalk, misplaced
 from gdbext.wording import grouped
-
-Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 WORST = 5  # bins that are looked at closely
 _SURE = 20.0  # a run of empty bins that chance gives with exp(-20) is no chance
@@ -32,7 +29,7 @@ class Values(NamedTuple):
 
 
 class EntrySource(Protocol):
-    """What :class:`gdbext.analysis.entries.Entries` offers."""
+    """What :class:`gdbext.analysis.tablekeys.Entries` offers."""
 
     @property
     def key(self) -> Optional[Key]:
@@ -121,10 +118,15 @@ class _Measure:
             misplaced=wrong,
             elsewhere=elsewhere,
             moving=self._moving(),
-            complete=self.walk.complete and not bool((self.walk.reasons == End.LIMIT).any()),
+            complete=self._is_whole(),
         )
         nonempty = self.bins - sum(bins for length, bins in counts if not length)
         return Measured(figures, nonempty, counts, distinct, self.entries.key)
+
+    def _is_whole(self) -> bool:
+        """Whether every chain was walked to a sound end; not so a table that counts entries and has no bins."""
+        sound = bool((self.walk.reasons <= End.COUNT).all())
+        return self.walk.complete and sound and (self.bins > 0 or not self.table.entries)
 
     def _repeated(self) -> Tuple[Optional[int], U64]:
         """Return how many different hashes are stored, and those that are hot."""
@@ -195,25 +197,13 @@ class _Measure:
             return (None if self.walk.distances is None else len(misplaced(self.walk))), 0
         if self.hashes is None or not isinstance(self.table, Table):
             return None, 0
-        wrong = self._in_wrong_bins(self.table)
+        expected = find_expected(self.table, self.walk.owners, *self.hashes)
         elsewhere = np.zeros(self.walked, np.bool_)
         if self.slab_of is not None:
             elsewhere = (self.slab_of(self.hashes.values) != np.uint64(self.index)) & self.hashes.known
-        if wrong is None:
+        if expected is None:
             return (int(elsewhere.sum()), int(elsewhere.sum())) if self.slab_of is not None else (None, 0)
-        return int((wrong | elsewhere).sum()), int(elsewhere.sum())
-
-    def _in_wrong_bins(self, table: Table) -> Optional[Mask]:
-        assert self.hashes is not None
-        wrong, first, known = np.zeros(self.walked, np.bool_), 0, False
-        for array in table.arrays:
-            if array.bin_of is not None:
-                known = True
-                inside = self.walk.owners >= np.uint64(first)
-                inside &= self.walk.owners < np.uint64(first + array.count)
-                wrong |= inside & (array.bin_of(self.hashes.values) + np.uint64(first) != self.walk.owners)
-            first += array.count
-        return wrong & self.hashes.known if known else None
+        return int(((expected != self.walk.owners) | elsewhere).sum()), int(elsewhere.sum())
 
     def _moving(self) -> Optional[str]:
         if not isinstance(self.table, Table):

@@ -10,24 +10,20 @@ from __future__ import annotations
 from typing import Dict, List, Optional
 
 import numpy as np
-import numpy.typing as npt
 
-from gdbext.kernels.chains import decode_links
+from gdbext.kernels import decode_links
 from gdbext.progress import Progress
-from gdbext.structures.follow import follow, rules_of
+from gdbext.structures.binheads import MOST_ENDS, batches, read_heads
+from gdbext.structures.chainwalk import follow, rules_of
 from gdbext.structures.gather import Windows, gather
-from gdbext.structures.heads import MOST_ENDS, batches, read_heads
-from gdbext.structures.model import BinArray, BinsWalk, ChainEnd, End, Scalar, Table
+from gdbext.structures.model import U64, BinArray, BinsWalk, ChainEnd, End, Rows, Scalar, Table, unsigned
 from gdbext.target import Target
-
-U64 = npt.NDArray[np.uint64]
-U8 = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.intp]
+from gdbext.wording import grouped
 
 _MOST_RUNS = 16  # pieces of a broken list
 
 
-class SpreadWalk:
+class SharedListWalk:
     """The walk of one table, its arrays checked; see ``bins.walk_bins``."""
 
     def __init__(self, target: Target, table: Table, most: Optional[int], progress: Progress) -> None:
@@ -42,6 +38,7 @@ class SpreadWalk:
         self._run_begins: List[int] = []
         self._run_ends: List[ChainEnd] = []
         self._ends: Dict[int, ChainEnd] = {}
+        self._given_up: Optional[str] = None
         self.complete = True
 
     def run(self) -> None:
@@ -65,7 +62,8 @@ class SpreadWalk:
         counts = self._lengths.astype(np.intp)
         rows = np.arange(len(owners)) + np.repeat(self._rows - (np.cumsum(counts) - counts), counts)
         whole = self.complete and not (self._reasons == End.ABSENT).any()
-        return BinsWalk(self._lengths, self._reasons, self._nodes()[rows], owners, self._ends, whole)
+        nodes = self._nodes()[rows]
+        return BinsWalk(self._lengths, self._reasons, nodes, owners, self._ends, whole, self._given_up)
 
     def _nodes(self) -> U64:
         return np.concatenate([*self._runs, self._begins[:0]])
@@ -77,7 +75,7 @@ class SpreadWalk:
         used = np.flatnonzero(before)
         link = Scalar(self._table.node.links.next, self._rules.word)
         links, known = gather(self._target, before[used], link, self._windows)
-        places = before[used] + np.uint64(link.offset & ((1 << 64) - 1))
+        places = before[used] + unsigned(link.offset)
         begins[used] = np.where(known, decode_links(links, places, self._rules), np.uint64(0))
         absent = self._windows.absent(places, link.size)
         reasons[used[~known]] = np.where(absent, End.ABSENT, End.BAD_POINTER)[~known]
@@ -133,6 +131,7 @@ class SpreadWalk:
         again[firsts] = False
         if lengths[again].sum() > np.uint64(len(self._nodes())):  # many bins that claim one chain
             lengths[again], reasons[again], self.complete = 0, End.LIMIT, False
+            self._given_up = f"{grouped(int(again.sum()))} bins begin at nodes of others; they were left out"
         if self._most is not None:
             over = lengths > np.uint64(max(self._most, 0))
             lengths[over], reasons[over] = max(self._most, 0), End.LIMIT
@@ -164,3 +163,4 @@ class SpreadWalk:
         left = lost[self._reasons[lost] == End.INTERRUPTED]
         if len(left):
             self._reasons[left], self.complete = End.LIMIT, False
+            self._given_up = f"its list is broken: {grouped(len(left))} bins begin at nodes that are not on it"

@@ -6,21 +6,15 @@ from dataclasses import dataclass
 from typing import Iterator, Optional, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.errors import FaultError, ShapeError
 from gdbext.memory import view
 from gdbext.structures.gather import Windows, gather
-from gdbext.structures.model import BinArray, End, Scalar, Table
+from gdbext.structures.model import NUMBER_SIZES, U8, U64, BinArray, End, Mask, Scalar, Table
 from gdbext.target import Target
-
-U64 = npt.NDArray[np.uint64]
-U8 = npt.NDArray[np.uint8]
-Mask = npt.NDArray[np.bool_]
 
 MOST_BINS = 1 << 30
 MOST_ENDS = 1000  # told of one walk
-_PLAIN_SIZES = (1, 2, 4, 8)
 _BATCH = 1 << 20  # bins
 _MOST_AT_ONCE = 1 << 26  # bytes
 
@@ -130,7 +124,7 @@ def _column(windows: Windows, bins: BinArray, part: range, places: U64, scalar: 
 def _find_column(target: Target, bins: BinArray, part: range, scalar: Scalar) -> Optional[U64]:
     """Return the numbers out of one stretch of memory, or None where that does not serve."""
     size = (len(part) - 1) * bins.stride + scalar.size
-    if scalar.size not in _PLAIN_SIZES or scalar.bits or bins.stride <= 0 or size > _MOST_AT_ONCE:
+    if scalar.size not in NUMBER_SIZES or scalar.bits or bins.stride <= 0 or size > _MOST_AT_ONCE:
         return None
     try:
         stretch = view(target.memory, bins.address + part.start * bins.stride + scalar.offset, size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, Optional, Tuple
 
-from gdbext.analysis.verdicts import BinRow, Figures, Verdict
+from gdbext.analysis.tableverdicts import BinRow, Figures, Verdict
 from gdbext.structures.model import Key
 from gdbext.wording import count_text, grouped, share_text
 
