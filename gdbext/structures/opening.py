@@ -266,7 +266,8 @@ class _Opening:
         start = self.place(f"{key}.array", part.array)
         stride, per = self.number(f"{key}.stride", part.stride), self.number(f"{key}.per", part.per)
         size, at = self.number(f"{key}.size", part.size), self.number(f"{key}.at", part.at)
-        if size not in NUMBER_SIZES or not 0 < per < _LARGEST_STEP or not 0 <= at < _LARGEST_STEP or not 0 < stride < _LARGEST_STEP:
+        steps = 0 < per < _LARGEST_STEP and 0 <= at < _LARGEST_STEP and 0 < stride < _LARGEST_STEP
+        if size not in NUMBER_SIZES or not steps:
             raise self._wrong(f"{key} cannot be: {size} bytes at {at}, every {stride}, {per} slots an item")
         self._check_room("slots" if per == 1 else "items", start, -(-slots // per), stride)
         return SlotField(start, stride, Scalar(at, size, part.signed, part.bits), per)
