@@ -26,9 +26,6 @@ class Owner:
     tid: Optional[int]
     alive: bool
 
-    def __str__(self) -> str:
-        return f"thread {self.number}" if self.alive else f"tid {self.tid}, gone"
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -275,7 +272,7 @@ class _Writer:
             "" if wait.primitive in (None, Primitive.JOIN) else self.name(wait.lock),
             wait.lock,
             self._name_of(wait),
-            "" if owner is None else str(owner),
+            self._owner_text(wait.state_of_lock, owner),
             owner,
             wait.timed,
             "" if wait.confidence is None else wait.confidence.value,
@@ -302,7 +299,7 @@ class _Writer:
             tuple(wait.thread.number for wait in queue),
             None if state is None else state.word,
             None if state is None else state.meaning,
-            _holder_text(owner, candidates),
+            self._owner_text(state, owner) or _candidate_text(candidates),
             owner,
             f"{', '.join(kinds)} {self._name_of(queue[0]) or ''}",
             None if holder is None or holder not in self._waits else self.doing(holder),
@@ -310,6 +307,15 @@ class _Writer:
             None if holder is None else self._known.positions.get(holder),
             () if state is None else state.faults,
         )
+
+    def _owner_text(self, state: Optional[LockState], owner: Optional[Owner]) -> str:
+        if state is None or owner is None:
+            return ""
+        if owner.alive:
+            return f"thread {owner.number}"
+        # A lock that processes share may be held in another; a debugger may have a part of the threads only.
+        elsewhere = state.shared or not self._census.complete
+        return f"tid {owner.tid}, elsewhere" if elsewhere else f"tid {owner.tid}, gone"
 
     def _owner(self, state: Optional[LockState]) -> Optional[Owner]:
         if state is None or state.owner_tid is None:
@@ -320,12 +326,8 @@ class _Writer:
         return Owner(number, self._waits[number].thread.lwp, state.owner_tid, True)
 
 
-def _holder_text(owner: Optional[Owner], candidates: Sequence[Candidate]) -> str:
-    if owner is not None:
-        return str(owner)
-    if candidates:
-        return f"thread {candidates[0].number}?"
-    return ""
+def _candidate_text(candidates: Sequence[Candidate]) -> str:
+    return f"thread {candidates[0].number}?" if candidates else ""
 
 
 def cycle_sentence(

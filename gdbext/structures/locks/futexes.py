@@ -108,11 +108,11 @@ def classify(
     agreeing = [one for one in candidates if one.state.primitive in named]
     if agreeing:
         return _told(agreeing[0], Confidence.HIGH, (agreeing[0].because, f"frame {function}"))
-    if Primitive.MUTEX in named and not candidates:
+    if Primitive.MUTEX in named and not candidates and objects.find_word(wait.address) is not None:
         because = (f"frame {function}", "its memory is that of no mutex")
         return Classified(Primitive.MUTEX, wait.address, _overwritten(wait, objects), Confidence.MEDIUM, because)
     own = _find_low_level(wait, objects, frames, candidates, libc)
-    if own is not None:
+    if own is not None and not (named and own.confidence is Confidence.LOW):
         return own
     firm = [one for one in candidates if not one.faint]
     chosen = next((one for one in firm if one.strong), None)
@@ -362,6 +362,6 @@ def _is_low_level(frame: Frame) -> bool:
 
 def _unknown(wait: FutexWait, named: Sequence[Primitive], function: Optional[str]) -> Classified:
     if named:
-        because = (f"frame {function}", "its memory looks like no such object")
+        because = (f"frame {function}", "its memory is absent, or looks like no such object")
         return Classified(named[0], wait.address, None, Confidence.LOW, because)
     return Classified(Primitive.FUTEX, wait.address, None, Confidence.MEDIUM, ("no pthread object around the word",))

@@ -38,7 +38,7 @@ class Objects:
     def find_mutex(self, address: int) -> Optional[LockState]:
         """Return the mutex at an address, or None when none can be there."""
         words = self._words(self.layouts.mutex, address)
-        if words is None or not _is_mutex(words):
+        if words is None or not _is_mutex(words, self.tids.find_number(words["owner"]) is not None):
             return None
         kind = words["kind"]
         if kind != layouts.DESTROYED and kind & (layouts.KIND_ROBUST | layouts.KIND_PI):
@@ -232,7 +232,7 @@ def _below_ceiling(word: int) -> int:
     return word & ~layouts.CEILING_MASK
 
 
-def _is_mutex(words: Mapping[str, int]) -> bool:
+def _is_mutex(words: Mapping[str, int], living: bool) -> bool:
     kind, robust = words["kind"], words["kind"] & layouts.KIND_ROBUST
     if words["nusers"] >= _MANY or words["count"] >= _MANY:
         return False
@@ -243,15 +243,18 @@ def _is_mutex(words: Mapping[str, int]) -> bool:
     if kind & (layouts.KIND_ROBUST | layouts.KIND_PI):
         return words["lock"] & layouts.TID_MASK < _HIGHEST_TID
     word = _below_ceiling(words["lock"]) if kind & layouts.KIND_PROTECT else words["lock"]
-    return word <= 2 and _counts_are_right(words)
+    return word <= 2 and _counts_are_right(words, living)
 
 
-def _counts_are_right(words: Mapping[str, int]) -> bool:
-    """A mutex with an owner has a user; only recursive ones count; only robust ones are in a list."""
+def _counts_are_right(words: Mapping[str, int], living: bool) -> bool:
+    """A mutex with an owner has a user; only recursive ones count; only robust ones are in a list.
+
+    :param living: whether its owner is a thread, which may be about to count itself.
+    """
     kind = words["kind"]
     if any(words.get(f"list{at}") for at in range(4)):
         return False
-    if words["owner"] and not words["nusers"]:
+    if words["owner"] and not words["nusers"] and not living:
         return False
     counts = kind & layouts.KIND_MASK == 1 or kind & layouts.KIND_PROTECT
     return bool(counts) or not words["count"]

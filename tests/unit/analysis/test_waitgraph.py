@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gdbext.analysis.lockfindings import find_lock_findings
-from gdbext.analysis.lockwait import Knowledge
+from gdbext.analysis.lockwait import Knowledge, lockwait_report
 from gdbext.analysis.waitgraph import build_graph
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
@@ -64,6 +64,16 @@ def test_an_owner_that_is_not_listed_is_gone_only_if_all_are_listed():
     waits = [waiting(1, 0xA0, 77), running(2)]
     assert build_graph(census(waits)).lost == {1: 10077}
     assert build_graph(census(waits, complete=False)).lost == {}
+
+
+@pytest.mark.parametrize(("shared", "complete", "text"), [
+    (False, True, "tid 10077, gone"), (True, True, "tid 10077, elsewhere"), (False, False, "tid 10077, elsewhere")
+])  # fmt: skip
+def test_where_an_owner_is_that_is_not_listed(shared, complete, text):
+    wait = waiting(1, 0xA0, 77)
+    wait = dataclasses.replace(wait, state_of_lock=dataclasses.replace(wait.state_of_lock, shared=shared))
+    data = lockwait_report(census([wait], complete=complete)).data
+    assert (data.threads[0].owner_text, data.locks[0].owner_text) == (text, text)
 
 
 @pytest.mark.parametrize(("confidence", "told"), [(Confidence.MEDIUM, True), (Confidence.LOW, False)])

@@ -224,6 +224,15 @@ def test_a_mutex_between_two_owners_keeps_its_name():
     assert wait.alternatives == (Primitive.MUTEX, Primitive.FUTEX)
 
 
+def test_an_owner_that_is_about_to_count_itself_and_memory_that_is_absent_are_no_damage():
+    stack = Stack((None, "libc.so.6"), ("___pthread_mutex_lock", "libc.so.6"))
+    world = two_threads(World(), futex(LOCK, PRIVATE, 2))
+    world.words(0, 2, 0, 1002, 0, 0)
+    assert world.wait(stacks=stack).state_of_lock.owner_tid == 1002
+    absent = two_threads(World(), futex(0xDEAD0000, PRIVATE, 2)).wait(stacks=stack)
+    assert (absent.primitive, absent.state_of_lock, absent.confidence) == (Primitive.MUTEX, None, Confidence.LOW)
+
+
 def test_a_poll_of_many_files_that_is_restarted_is_no_futex():
     arguments = {"rdi": 0x7FFF0000, "rsi": 0x89, "rdx": 60000, "r10": 0x7FFF8000, "r8": 0, "r9": 0x50}
     world = two_threads(World(), {"orig_rax": 219, "rax": -516 & (1 << 64) - 1, "rip": CODE, **arguments})
