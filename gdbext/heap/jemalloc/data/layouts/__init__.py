@@ -1,0 +1,1 @@
+"""Layouts by version: see ``gdbext.heap.jemalloc.layouts``."""
