@@ -265,7 +265,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "walklist",
         run="walklist:walk",
         summary="Walk a list, a table of bins, or a group of tables: how many entries, and why each chain ended",
-        description="What EXPR is follows from the shape of its type (gx shapes list), or from the options. Per table: "
+        description="What EXPR is follows from the shape of its type (gx shapes list), or from the options; a shape of "
+        "global variables needs none, --shape NAME alone. Per table: "
         "`counted` is its own count, `entries` what was walked, `longest` the longest chain and `in bin` where; `ends` "
         "counts chains by the reason of their end. Sound ends are null, head, sentinel and count; bad-pointer, cycle, "
         "decode-error, forbidden and absent are told under Problems with the place.\n\nMEMBER is a member, a path "
@@ -297,7 +298,8 @@ COMMANDS: Sequence[CommandSpec] = (
         run="walklist:show",
         summary="Print the elements of one list, by gdb's pretty-printers",
         description="HEAD and NEXT are as in listcount. FIELD is a member or path of the element, or an expression "
-        "over $elem; several are given by several --field, or separated by commas. Without any the whole element is "
+        "over $elem, a format of gdb before it ('/x hash'); several are given by several --field, or separated by "
+        "commas. Without any the whole element is "
         "printed. 100 elements are shown, --limit 0 shows all.",
         options=(
             *STRUCTURE_OPTIONS,

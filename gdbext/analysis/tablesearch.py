@@ -160,13 +160,13 @@ class Tables(Iterator[Looked]):
             self._closed += 1
 
     def _look(self, located: Located, opened: Opened) -> Optional[Looked]:
+        if self._progress.over:
+            self._partly.append(located.text)
+            return None
         addresses = _addresses(opened.structure)
         if addresses <= self._seen:
             return None
         self._seen |= addresses
-        if self._progress.over:
-            self._partly.append(located.text)
-            return None
         try:
             walked = self._walk(opened, located.text)
         except (ShapeError, UsageError, FaultError):

@@ -31,7 +31,7 @@ class TableVariables:
             self.complete = discovery.complete
         if self._seconds:
             named = map(context.types.find_global, anchors(context.shapes))
-            self.found = [*self.found, *(found for found in named if found is not None)]
+            self.found = [*(found for found in named if found is not None), *self.found]
 
     @property
     def evidence(self) -> Iterator[Evidence]:

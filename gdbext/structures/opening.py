@@ -266,9 +266,10 @@ class _Opening:
         start = self.place(f"{key}.array", part.array)
         stride, per = self.number(f"{key}.stride", part.stride), self.number(f"{key}.per", part.per)
         size, at = self.number(f"{key}.size", part.size), self.number(f"{key}.at", part.at)
-        steps = 0 < per < _LARGEST_STEP and 0 <= at < _LARGEST_STEP and 0 < stride < _LARGEST_STEP
-        if size not in NUMBER_SIZES or not steps:
-            raise self._wrong(f"{key} cannot be: {size} bytes at {at}, every {stride}, {per} slots an item")
+        if size not in NUMBER_SIZES or not 0 < per < _LARGEST_STEP or not 0 <= at < _LARGEST_STEP:
+            raise self._wrong(f"{key} cannot be: {size} bytes at {at}, {per} slots an item")
+        if not 0 < stride < _LARGEST_STEP:
+            raise self._wrong(f"{stride} bytes from one of its slots to the next cannot be")
         self._check_room("slots" if per == 1 else "items", start, -(-slots // per), stride)
         return SlotField(start, stride, Scalar(at, size, part.signed, part.bits), per)
 
@@ -400,7 +401,9 @@ class _Opening:
         """Check that so many things can be mapped anywhere."""
         mapped = sum(region.size for region in self.target.index.regions)
         if mapped and count * stride > mapped:
-            raise self._wrong(f"{count} {things} of {stride} bytes cannot be: {mapped} bytes are mapped in all")
+            raise self._wrong(
+                f"{count} {things} of {stride} bytes cannot be: {mapped} bytes are mapped in all"
+            )
 
     def _room(self, start: int, wanted: int) -> int:
         """Return how many bytes are mapped from ``start`` on, counted up to ``wanted``."""

@@ -138,6 +138,13 @@ def test_listing_and_deleting(program, tmp_path):
     assert [row["number"] for row in rows[4]] == [4]
 
 
+def test_one_is_deleted_without_the_others(program):
+    mistake = HASH.replace("entry->hash", "nosuch")  # its breakpoint for the computed value is taken back
+    _, _, output = played(program, CHAIN, EVERY, mistake, "gx breakpoints delete 1", "info breakpoints")
+    left = output.out.split("Num")[-1]
+    assert "$gx_every" in left and "$gx_listlen" not in left and "$gx_note" not in left, output
+
+
 def test_deleting_all(program):
     _, _, output = played(program, "break main", CHAIN, EVERY, "gx breakpoints delete all", "info breakpoints")
     left = output.out.split("Breakpoints: none")[1]
@@ -168,7 +175,7 @@ MISTAKES = [
     ("hash insert --stored entry->hash --computed-at finish_hash --computed nosuch",
      "'nosuch' at finish_hash: No symbol \"nosuch\" in current context"),
     ("hash insert --stored nosuch --computed-at finish_hash --computed value",
-     "'nosuch' at insert: No symbol \"nosuch\" in current context"),
+     "'nosuch' at insert: No symbol \"nosuch\" in current context; `info scope insert` lists what has a name there"),
     ("list 3", "list takes no argument, got '3'; gx breakpoints list"),
     ("delete", "which?; gx breakpoints delete NUMBER…, or delete all"),
     ("delete 77", "breakpoint 77 was not set by gx breakpoints; there is none"),

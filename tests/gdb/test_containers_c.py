@@ -293,6 +293,16 @@ def test_the_tables_of_the_real_sqlite_are_walked(looks):
     assert said == {"sqlite_master", *(f"table_{number}" for number in range(case["entries"] - 1))}
 
 
+def test_a_table_in_global_variables_needs_no_shape_and_no_expression(looks):
+    looked = looks("tables")
+    case = looked.cases["memcached"]
+    by_name, by_shape, triage = ask(looked, "walklist primary_hashtable", "walklist --shape memcached-assoc", "triage")
+    for answer in (by_name, by_shape):
+        data = answer["data"]
+        assert (data["total"], data["bins"], answer["problems"]) == (len(elements_of(case)), case["bins"], [])
+    assert any("primary_hashtable" in line["message"] for line in triage["evidence"] if line["subject"] == "tables")
+
+
 # ---- Debian's memcached, stripped: its table found on the heap, walked by offsets ----
 
 KEYS = 5000
@@ -362,11 +372,14 @@ def memcached_core(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict
     return core, statistics
 
 
-def ask_bare(core: Path, *commands: str, executable: str = "") -> list[Any]:
-    """Return the envelopes of commands on a core, gdb knowing no debug info, and no executable unless told."""
+def ask_bare(core: Path, *commands: str, executable: str = "", first: str = "echo") -> list[Any]:
+    """Return the envelopes of commands on a core, gdb knowing no debug info, and no executable unless told.
+
+    :param first: a command of gdb that comes before them.
+    """
     files = [core.parent / f"bare-{at}-{len(commands)}.json" for at in range(len(commands))]
     target = [executable, str(core)] if executable else ["-core", str(core)]
-    arguments = ["-iex", "set debug-file-directory /nonexistent", *target, *gdbrun.load_pack()]
+    arguments = ["-iex", "set debug-file-directory /nonexistent", *target, *gdbrun.load_pack(), "-ex", first]
     for file, command in zip(files, commands):
         arguments += ["-ex", f"{command} --json={file}"]
     output = gdbrun.run_gdb(arguments)
@@ -387,6 +400,23 @@ def test_a_stripped_memcached_is_counted_by_offsets(memcached_core):
     [table] = right["data"]["tables"]
     assert table["bins"] == bins and table["end"] == {"null": bins} and table["max_len"] < 10
     assert wrong["problems"]  # a wrong link shows: what stands there are no pointers
+
+
+BUILD_ID = "cb4951e778913a1598cb9fa92e8c377dfc545320"  # of the memcached that the saved shape is for
+
+
+def test_a_stripped_memcached_is_walked_by_the_shape_that_its_typed_build_saved(memcached_core, tmp_path):
+    core, statistics = memcached_core
+    said = subprocess.run(["readelf", "-n", shutil.which("memcached")], capture_output=True, text=True, check=True)
+    if BUILD_ID not in said.stdout:
+        pytest.skip("where another build of memcached keeps its table is not known here")
+    shutil.copy(CHECKOUT / "tests/gdb/data/memcached-1-6-18.toml", tmp_path)
+    commands = ("walklist --shape memcached-1-6-18 --check", "slabskew --shape memcached-1-6-18", "triage")
+    walked, skew, triage = ask_bare(core, *commands, first=f"set gx shapes-folder {tmp_path}")
+    [table] = walked["data"]["tables"]
+    figures = (walked["data"]["total"], table["entries"], table["bins"])  # what was walked, what it counts itself
+    assert figures == (statistics["curr_items"], statistics["curr_items"], 1 << statistics["hash_power_level"])
+    assert walked["problems"] == [] and skew["data"]["verdict"] == "ok" and triage["data"]["findings"] == []
 
 
 # ---- Debian's redis: stripped, but its dynamic symbols tell where its state begins ----

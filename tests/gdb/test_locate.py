@@ -107,12 +107,23 @@ def test_a_local_of_another_frame_and_of_another_thread(asked):
     assert third["answer"]["value"] == 102 and third["answer"]["found"] == "only_there of frame 3 of thread 3"
 
 
+def test_a_local_of_another_frame_whatever_libc_calls_so(asked):
+    answer = asked.one("locate", "link")
+    assert answer["value"] == asked.truth["locals"][0] and answer["found"] == "link of frame 3 of thread 2"
+
+
 def test_an_optimised_out_variable_is_found_in_its_caller(asked):
     in_fast = ["thread 3", "frame 2"]
     says, found = asked.ask(["gdb", "print worker"], ["locate", "worker->env"], before=in_fast)
     assert "<optimized out>" in says["answer"]
     assert found["answer"]["address"] == asked.truth["workers"][1] + asked.truth["env"]
     assert found["answer"]["found"] == "worker of frame 3 of thread 3"
+
+
+def test_quotes_around_all_of_it(asked):
+    texts = ["'daemon->size + 1'", '"daemon->size"', "'daemon'", "'locate.c'::twice", "'a'"]
+    got = [one["answer"]["value"] for one in asked.ask(*(["locate", text] for text in texts))]
+    assert got == [2, 1, asked.truth["goals"], 11, ord("a")]
 
 
 def test_what_needs_no_variable(asked):
@@ -314,7 +325,8 @@ def test_elements_are_shown_by_gdb(asked):
     asked.ask(["selection"])
     goals = asked.truth["goals"]
     asks = [
-        ["elements", "show", goals, "struct goal", ["size", "next", "nosuch", "next->size", "$elem + 1", "&size"]],
+        ["elements", "show", goals, "struct goal", ["size", "next", "nosuch", "next->size", "$elem + 1", "&size",
+                                                  "/x size", "/t $elem->size + 1"]],
         ["elements", "show", goals, "struct goal", []],
         ["elements", "show", 0x10, "struct goal", ["size"]],
         ["elements", "show", 0x10, "struct goal", []],
@@ -324,6 +336,7 @@ def test_elements_are_shown_by_gdb(asked):
     fields, whole, bad, bad_whole, untyped, unknown = (each["answer"] for each in asked.ask(*asks))
     assert fields[0] == "1" and fields[1] == "0x0" and fields[2].startswith("? (There is no member named nosuch")
     assert fields[3].startswith("<cannot read 0x") and "goals+16" in fields[4] and fields[5].endswith("<goals>")
+    assert fields[6:] == ["0x1", "10"]
     assert whole == ["{size = 1, next = 0x0}"] and bad == ["<cannot read 0x10>"]
     assert "cannot read 0x10" in bad_whole[0] or "Cannot access memory at address 0x10" in bad_whole[0]
     assert untyped[0].startswith("? (") and untyped[1] == "1" and unknown == [hex(goals)]

@@ -108,6 +108,12 @@ def test_addresses(here, everything):
     assert str(ENTRIES) in piped.out.splitlines()
 
 
+def test_what_is_wrong_does_not_go_into_the_pipe(here, tmp_path):
+    (tmp_path / "bad.toml").write_text("name = 3\n")
+    piped = here.text(f"set gx shapes-folder {tmp_path}", "pipe walklist -a stale_cache | wc -l")
+    assert str(ENTRIES) in piped.out.splitlines() and "shape-file: bad.toml: " in piped.err
+
+
 def test_a_condition(here, everything):
     known = {address for address, hash in everything if hash % 8 == 3}
     found, none = ask(

@@ -29,7 +29,8 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct goal only_there = {100 + worker->number, 0};
-    worker->local = &only_there;
+    struct goal *link = &only_there; /* libc has a function of that name */
+    worker->local = link;
     pthread_barrier_wait(&barrier);
     fast(worker);
     return (void *) (size_t) only_there.size;

@@ -81,6 +81,14 @@ def test_a_table_of_a_group_is_told_once(world):
     assert found.evidence[0].message == "1 hash table looked at: pair"
 
 
+def test_a_local_that_leads_to_a_table_of_a_group_comes_after_the_group(world):
+    spoilt = fill(world, [7] * 400)
+    pair = world.words(spoilt, fill(world, range(400)))
+    found = search(world, variable(world, "table", spoilt), variable(world, "pair", pair, "pair"))
+    assert len(found.findings) == 1 and "pair" in found.findings[0].summary
+    assert found.evidence[0].message == "1 hash table looked at: pair"
+
+
 def test_what_is_no_table_now_is_passed_over(world):
     wild = Located("wild", world.pointer(world.type("table")), None, 0x10)
     spoilt = fill(world, [7] * 400)

@@ -30,6 +30,8 @@ STRUCTS = {
     "loop": "u32 count; struct pool **all",
     "pool": "u32 count; struct loop **all",
     "nameless": "struct nameless *a; u32 b",
+    "thing": "u64 count; struct kind *ob_type; u32 used",
+    "kind": "struct kind *ob_type; char *name; struct kind *tp_base",
 }
 
 
@@ -137,7 +139,7 @@ def test_a_pointer_is_taken_for_what_it_points_to(world):
     assert guess(world.pointer(world.type("queue"))).name == "queue"
 
 
-@pytest.mark.parametrize("name", ["plain", "other", "loop"])
+@pytest.mark.parametrize("name", ["plain", "other", "loop", "thing", "kind"])
 def test_nothing_is_made_up(world, name):
     with pytest.raises(UsageError, match=f"nothing in struct {name} looks like a list or a table; a link is a pointer"):
         guess(world.type(name))

@@ -12,6 +12,8 @@ from gdbext.structures.types import Code, Located, Type
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {
+    "cache": "u64 limit; struct table entries",
+    "server": "struct table *sessions; struct table users; struct table hosts",
     "item": "u32 id; struct item *next; struct item *back; u32 hash; struct ring ring",
     "ring": "struct ring *next; struct ring *prev",
     "job": "u64 id; struct ring links; u32 hash; char name[8]",
@@ -401,6 +403,23 @@ def test_equal_shapes_are_ambiguous(world):
     )
 
 
+def test_a_structure_around_one_table_stands_for_it(world):
+    nodes = chain(world, ids=(1, 2))
+    cache = world.new("cache", entries__size=4, entries__bins=world.new("bin", 4))
+    world.put(cache + 8 + 8, a_bin := world.new("bin", 4))
+    world.put(a_bin + 8, nodes[0])
+    result = opened(world, "cache", at=cache)
+    assert nodes_of(world, result) == nodes
+    assert result.structure.address == cache + 8
+    assert result.evidence[0].message == "it has one table in it, its member entries"
+
+
+def test_a_structure_with_several_tables_names_them(world):
+    server = world.new("server")
+    expected = "no shape fits struct server; of its members, sessions, users, hosts may be meant"
+    refused(world, "server", expected, at=server)
+
+
 def test_an_object_that_is_not_valid_is_left_to_the_next_shape(world):
     new = TABLE.replace('"table"', '"new"', 1).replace("[[bins]]", '[let]\nkind = "kind"\n[[bins]]', 1)
     new = new.replace('kind = "bins"', 'kind = "bins"\nvalid = "kind == 7"', 1)
@@ -459,6 +478,11 @@ def test_types_that_no_shape_fits_name_what_is_nearest(world):
         world, "item", r"no shape fits struct item; --next next \(or ring.next, back.*\) follows", at=0x10100, shapes=()
     )
     refused(world, "bin", "no shape fits struct bin; --head first --next next may follow its list", at=0x10100)
+
+
+def test_a_bin_in_place_of_its_link_names_the_link(world):
+    message = "--next: next: struct bin has no member next; --head first --next next may follow its list"
+    refused(world, "bin", message, at=world.new("bin"), next="next")
 
 
 def test_expressions_that_cannot_be_opened(world):
