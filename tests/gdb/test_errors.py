@@ -79,7 +79,7 @@ WRONG = [
     ("blocks at", "0x10000000000000000", "usage", "0x10000000000000000 is beyond any address",
      "the target's end at 0xffffffffffffffff"),
     ("blocks at", "", "usage", "an address is missing", "blocks at ADDRESS"),
-    ("blocks at", "nosuch", "usage", "cannot evaluate 'nosuch': No symbol \"nosuch\"", None),
+    ("blocks at", "nosuch", "usage", "cannot evaluate 'nosuch': No symbol \"nosuch\"", "tried the selected frame"),
     ("blocks at", "(", "usage", "cannot evaluate '('", None),
     ("blocks at", "1.5", "usage", "cannot evaluate '1.5': it is no whole number", None),
     ("blocks at", "(void)0", "usage", "cannot evaluate '(void)0': it has no value", None),

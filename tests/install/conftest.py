@@ -25,7 +25,7 @@ if "--help" in sys.argv:
 code = next((a[len("python "):] for a in sys.argv if a.startswith("python ")), None)
 if "FAKE_GDB_SAYS" in os.environ:
     sys.exit(print(os.environ["FAKE_GDB_SAYS"]))
-for name in ("numpy", "tabulate"):
+for name in ("numpy", "tabulate", "tomli"):
     sys.modules.pop(name, None)
 sys.path[:] = [p for p in sys.path if "site-packages" not in p and "dist-packages" not in p]
 if os.environ.get("FAKE_DISTRIBUTION"):
@@ -35,7 +35,7 @@ sys.base_prefix = "/nonexistent"
 exec(code, {{"gdb": SimpleNamespace(VERSION=os.environ.get("FAKE_GDB_VERSION", "13.1"))}})
 """
 
-# Logs its arguments; installs two tiny packages when pip is asked to, unless FAKE_PIP_ERROR is set.
+# Logs its arguments; installs three tiny packages when pip is asked to, unless FAKE_PIP_ERROR is set.
 FAKE_PYTHON = """#!/usr/bin/env bash
 echo "python3 $*" >>"$FAKE_LOG"
 case "$*" in
@@ -45,9 +45,10 @@ case "$*" in
     *"pip "*install*)
         [[ -z ${FAKE_PIP_ERROR:-} ]] || { echo "ERROR: $FAKE_PIP_ERROR"; exit 1; }
         while (($#)); do [[ $1 == --target ]] && target=$2; shift; done
-        mkdir -p "$target/numpy" "$target/tabulate"
+        mkdir -p "$target/numpy" "$target/tabulate" "$target/tomli"
         echo "__version__ = '${FAKE_NUMPY:-2.0.2}'" >"$target/numpy/__init__.py"
-        echo "__version__ = '0.9.0'" >"$target/tabulate/__init__.py" ;;
+        echo "__version__ = '0.9.0'" >"$target/tabulate/__init__.py"
+        echo "__version__ = '2.0.1'" >"$target/tomli/__init__.py" ;;
 esac
 """
 
@@ -106,6 +107,8 @@ class Machine:
         (place / "numpy").mkdir(parents=True)
         (place / "numpy" / "__init__.py").write_text(f"__version__ = '{numpy}'\n")
         (place / "tabulate.py").write_text("__version__ = '0.8.9'\n")
+        (place / "tomli").mkdir()
+        (place / "tomli" / "__init__.py").write_text("__version__ = '2.0.1'\n")
         self.environment["FAKE_DISTRIBUTION"] = str(place)
         return place
 

@@ -66,8 +66,8 @@ def test_old_gdb(machine):
 
 def test_pip_and_distribution_out_of_reach(machine):
     result = machine.install(FAKE_PIP_ERROR="no registry")
-    assert "pip did not get numpy and tabulate (ERROR: no registry)" in result.stdout
-    assert "no numpy and tabulate for Python" in complaint(result)
+    assert "pip did not get numpy, tabulate and tomli (ERROR: no registry)" in result.stdout
+    assert "no numpy, tabulate and tomli for Python" in complaint(result)
     assert "let pip reach its registry" in complaint(result)
     assert list(machine.deps.glob("py*")) == []
 
@@ -75,13 +75,13 @@ def test_pip_and_distribution_out_of_reach(machine):
 def test_no_pip_at_all(machine):
     machine.add_program("python3", "#!/usr/bin/env bash\nexit 1\n")
     result = machine.install()
-    assert "pip did not get numpy and tabulate (no pip for Python 3.99 at hand)" in result.stdout
-    assert "no numpy and tabulate for Python 3.99; " in complaint(result)
+    assert "pip did not get numpy, tabulate and tomli (no pip for Python 3.99 at hand)" in result.stdout
+    assert "no numpy, tabulate and tomli for Python 3.99; " in complaint(result)
 
 
 def test_distribution_below_floor(machine):
     machine.add_distribution(numpy="1.16.2")
-    assert "no numpy and tabulate" in complaint(machine.install(FAKE_PIP_ERROR="no registry"))
+    assert "no numpy, tabulate and tomli" in complaint(machine.install(FAKE_PIP_ERROR="no registry"))
 
 
 def test_demo_names_what_is_missing_where_it_cannot_install(machine):

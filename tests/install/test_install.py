@@ -135,7 +135,7 @@ def test_distribution_serves_when_pip_cannot(machine):
     distribution = machine.add_distribution()
     result = machine.install(FAKE_PIP_ERROR="no registry")
     assert result.returncode == 0, result.stderr
-    assert "numpy and tabulate (ERROR: no registry); using the distribution's" in result.stdout
+    assert "numpy, tabulate and tomli (ERROR: no registry); using the distribution's" in result.stdout
     (place,) = machine.deps.glob("py*")
     assert (place / "numpy").resolve().parent == (place / "tabulate.py").resolve().parent == distribution
 
@@ -144,7 +144,7 @@ def test_distribution_packages_are_installed_when_pip_cannot(machine):
     machine.add_apt()
     result = machine.install(FAKE_PIP_ERROR="no registry")
     assert result.returncode == 2
-    assert "install --no-install-recommends python3-numpy python3-tabulate" in machine.log
+    assert "install --no-install-recommends python3-numpy python3-tabulate python3-tomli" in machine.log
 
 
 def ask_real_gdb(code):
@@ -170,7 +170,7 @@ def test_what_was_installed_here_serves_the_real_gdb():
     if not place.is_dir():
         pytest.skip("./install.sh has not been run in this checkout")
     answer = ask_real_gdb(
-        f"import sys; sys.path.insert(0, {str(place)!r}); import numpy, tabulate; "
-        "print(numpy.__file__); print(tabulate.__file__)"
+        f"import sys; sys.path.insert(0, {str(place)!r}); import numpy, tabulate, tomli; "
+        "print(numpy.__file__); print(tabulate.__file__); print(tomli.__file__)"
     )
-    assert [line.startswith(f"{place}/") for line in answer.splitlines()] == [True, True]
+    assert [line.startswith(f"{place}/") for line in answer.splitlines()] == [True, True, True]
