@@ -328,6 +328,12 @@ def _wait_until_ready(process: subprocess.Popen[bytes], truth: Path) -> None:
 # ---- keeping the last few ----
 
 
+def _never_rests(key: Any) -> bool:
+    """Whether a stage's program keeps all CPUs busy, so that it must not outlive its test."""
+    arguments = [part for part in key if isinstance(part, tuple)]
+    return "spin_convoy" in key or ("locks" in key and any("--healthy" in part for part in arguments))
+
+
 class Stages:
     """The stages that tests use, each set up once and kept while it is among the last few used.
 
@@ -346,6 +352,8 @@ class Stages:
 
     def keep(self, key: Any, make: Callable[[], AnyStage]) -> AnyStage:
         """Return the stage of this key, set up if it is not among those kept."""
+        for other in [one for one in self._stages if one != key and _never_rests(one)]:
+            self._stages.pop(other).close()
         stage = self._stages.pop(key, None) or make()
         self._stages[key] = stage
         while len(self._stages) > self._keep:
