@@ -12,13 +12,14 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
 static pthread_spinlock_t spin;
-static volatile int tid;
+static volatile int tids[10];
 volatile int ticks;
 
 static void *want(void *number)
 {
-    tid = (int)syscall(SYS_gettid);
-    switch ((int)(long)number % 5) {
+    int index = (int)(long)number;
+    tids[index] = (int)syscall(SYS_gettid);
+    switch (index % 5) {
     case 0: pthread_mutex_lock(&mutex); break;
     case 1: pthread_rwlock_rdlock(&rwlock); break;
     case 2: pthread_mutex_lock(&guard), pthread_cond_wait(&condition, &guard); break;
@@ -40,6 +41,15 @@ static int waits(int id)
     return got > 0 && atoi(text) == SYS_futex;
 }
 
+/* Whether all of them do. Each is asked at each tick: a debugger's stop interrupts the calls, and they restart late. */
+static int all_wait(int threads, int spinning)
+{
+    for (int i = 0; i < threads; i++)
+        if (!tids[i] || (i % 5 == 4 ? -spin < spinning : !waits(tids[i])))
+            return 0;
+    return 1;
+}
+
 __attribute__((noinline)) void tick(int mutexes, int rwlocks, int conditions, int semaphores, int spins)
 {
     ticks += mutexes + rwlocks + conditions + semaphores + spins > 0;
@@ -55,11 +65,10 @@ int main(void)
     pthread_spin_lock(&spin);
     for (int i = 0; i < 10; i++) {
         pthread_t thread;
-        tid = 0;
         pthread_create(&thread, NULL, want, (void *)(long)i);
-        while (!tid || (i % 5 == 4 ? -spin < counts[4] + 1 : !waits(tid)))
-            usleep(1000);
         counts[i % 5]++;
+        while (!all_wait(i + 1, counts[4]))
+            usleep(1000);
         tick(counts[0], counts[1], counts[2], counts[3], counts[4]);
     }
     printf("{\"visits\": %d}\n", ticks);
