@@ -380,9 +380,9 @@ demo() {
 
 # ---- tests -------------------------------------------------------------------------------------
 
-WANTED=(shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2)
+WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2)
 CONTAINERS=(libglib2.0-dev libhts-dev libsqlite3-dev libsystemd-shared pkg-config uthash-dev)
-SERVERS=(memcached nginx-light unbound redis-server)
+SERVERS=(memcached nginx-light unbound redis-server varnish bind9)
 
 # Debian starts a server when it is installed; nobody asked for that, so they are installed only where it does not.
 servers_stay_stopped() { [[ ! -d /run/systemd/system || -e /usr/sbin/policy-rc.d ]]; }
@@ -460,7 +460,29 @@ run_checks() {
     check_with ruff check . || status=1
     lay_out_package
     check_with mypy || status=1
+    check_native || status=1
     return $status
+}
+
+# The native kernels' own tests, and with the newer toolchains their style.
+check_native() {
+    local status=0
+    [[ -n $(type -P cargo) ]] || return 0
+    cargo_native test -q --release >"$DEPS/cargo.log" 2>&1 || status=1
+    if cargo clippy --version >/dev/null 2>&1; then
+        cargo_native clippy -q --all-targets -- -D warnings >>"$DEPS/cargo.log" 2>&1 || status=1
+    fi
+    if cargo fmt --version >/dev/null 2>&1; then
+        (cd "$ROOT/native" && cargo fmt --check) >>"$DEPS/cargo.log" 2>&1 || status=1
+    fi
+    ((status == 0)) || { tail -n 40 "$DEPS/cargo.log" && say "the native kernels have faults: this run fails"; }
+    return $status
+}
+
+cargo_native() {
+    local verb=$1
+    shift
+    cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" "$@" </dev/null
 }
 
 run_tests() {

@@ -49,7 +49,7 @@ def list_commands(context: Any, arguments: Any) -> Report:
             gdb=gdb.VERSION,
             python=platform.python_version(),
             numpy=numpy.__version__,
-            kernels=getattr(kernels, "IN_USE", "reference"),
+            kernels=kernels.IN_USE if kernels.NATIVE else f"{kernels.IN_USE} (native: {kernels.WHY})",
         )
     )
 

@@ -21,10 +21,13 @@ from gdbext.kernels import (
 )
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.gather import Windows
-from gdbext.structures.model import U8, U64, ChainEnd, End, Links, Rows, unsigned
+from gdbext.structures.model import U8, U64, ChainEnd, End, Links, Mask, Rows, unsigned
 
 _AT_FIRST = 1 << 18  # nodes until the first look at the progress; then twice as many, so that cycles are met
 _UNWATCHED = 1 << 18  # nodes before repeats are looked for
+_SAMPLED = 64  # of so many nodes one is looked at
+_SPREADING = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: the highest bits of a product depend on all
+_FIRST_LOOK = 1 << 16  # chains among which one that is not empty is looked for
 _FEW = 64  # chains that are read on one by one
 _MOST_STEPS = 32  # links along which chains are read on side by side
 _READS = 1 << 16  # single reads between two looks at the progress
@@ -61,7 +64,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._parts: List[U64] = []
-        self._met = self._fresh = 0
+        self._met = 0
         self._next = _UNWATCHED
 
     def add(self, nodes: U64) -> None:
@@ -71,11 +74,19 @@ class Repeats:
 
     def rule(self) -> bool:
         """Whether fewer than half of the nodes were new."""
-        if self._met >= self._next:
-            self._parts = [np.unique(np.concatenate(self._parts))]
-            self._fresh, self._next = len(self._parts[0]), 2 * self._met
-            return 2 * self._fresh < self._met
-        return False
+        if self._met < self._next:
+            return False
+        self._next = 2 * self._met
+        # A node is in the sample, or not, wherever it is met; too few in it mean that nodes are not many.
+        sample = np.concatenate([part[_sampled(part)] for part in self._parts])
+        if len(sample) * _SAMPLED * 4 < self._met:
+            sample = np.concatenate(self._parts)
+        return 2 * len(np.unique(sample)) < len(sample)
+
+
+def _sampled(nodes: U64) -> Mask:
+    chosen: Mask = (nodes * np.uint64(_SPREADING)) >> np.uint64(64 - _SAMPLED.bit_length() + 1) == 0
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -120,8 +131,13 @@ def follow(
         end with LIMIT.
     """
     walk = _Following(windows, firsts, stops, rules, most, repeats, progress)
-    complete = walk.run()
-    chains = walk.join()
+    try:
+        at_once = walk.find_at_once()
+    except KeyboardInterrupt:
+        complete, chains = False, walk.join()
+    else:
+        complete = at_once is not None or walk.run()
+        chains = at_once or walk.join()
     return Followed(chains.lengths, chains.ends, chains.last, chains.nodes, chains.cycles, complete)
 
 
@@ -145,6 +161,20 @@ class _Following:
         self._cycles = np.zeros(len(firsts), np.uint64)
         self._pieces: List[Tuple[Rows, U64, U64, U64]] = []  # chains, nodes before, nodes now, the nodes
         self._walked = self._steps = 0
+
+    def find_at_once(self) -> Optional[Chains]:
+        """Return the chains as one call of the kernel walks them, or None: there is something to go back for."""
+        begun = np.flatnonzero(self._last[:_FIRST_LOOK])[:1]
+        if self._most is not None or not len(begun):
+            return None
+        self._windows.load(self._places(begun), self._rules.word)  # a core lends all its memory at once
+        total = max(_AT_FIRST, 2 * len(self._last))
+        chains = walk_chains(self._windows.spans, self._last, self._stops, self._rules, MOST_NODES, total)
+        if ((chains.ends == OUTSIDE) | (chains.ends == End.LIMIT)).any():
+            return None
+        if self._repeats is not None:
+            self._repeats.add(chains.nodes)
+        return chains
 
     def run(self) -> bool:
         """Walk all; return whether it came to an end."""

@@ -19,6 +19,7 @@ from gdbext.target import Target
 
 MOST_KEPT = 1 << 28  # bytes of copied windows
 _UNIT = 1 << 16  # what is copied at a time at first; a cached remote memory reads such blocks too
+_MOST_LENT = 4096  # regions at once
 _MOST_UNITS = 16  # at a time, when many have been asked for
 _MOST_REFUSED = 10_000  # reads; where mappings are not known, garbage must not cost dozens of them each
 _PATIENCE = 16  # loads before twice as much is copied at a time
@@ -89,9 +90,10 @@ class Windows:
         """Make the memory around ``size`` bytes at each place part of the spans, as far as it can be had."""
         ends = np.concatenate((places, places + np.uint64(size - 1)))
         regions = self._regions_of(ends)
-        for at in np.unique(regions[regions >= 0]).tolist():
+        met = np.bincount(regions[regions >= 0], minlength=len(self._kinds))
+        for at in np.flatnonzero(met).tolist():
             if self._kinds[at] == _UNSEEN:
-                self._kinds[at] = _LENT if self._borrow(self._index.regions[at]) else _COPIED
+                self._open(at)
         copied = ends[(regions >= 0) & (self._kinds[regions] == _COPIED)]
         if len(copied) and not self.full:
             self._copy(np.unique(copied // np.uint64(_UNIT)).tolist())
@@ -130,6 +132,14 @@ class Windows:
         # -1 where nothing is mapped
         at = np.searchsorted(self._firsts, places, side="right") - 1
         return np.where((at >= 0) & (places <= self._lasts[at]), at, -1)
+
+    def _open(self, at: int) -> None:
+        """Borrow a region, and with the first that is lent all others: it costs nothing, and saves ways back."""
+        self._kinds[at] = _LENT if self._borrow(self._index.regions[at]) else _COPIED
+        if self._kinds[at] == _LENT and len(self._buffers) == 1:
+            for other in np.flatnonzero(self._kinds == _UNSEEN)[:_MOST_LENT].tolist():
+                if self._borrow(self._index.regions[other]):
+                    self._kinds[other] = _LENT
 
     def _borrow(self, region: Region) -> bool:
         """Add a whole region when its bytes can be had without a copy."""

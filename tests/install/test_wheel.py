@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PARTS = ("gdbext", "commands", "printers", "shapes", "requirements")
-FILES = ("pyproject.toml", "setup.py", "README.md")
+PARTS = ("gdbext", "commands", "native", "printers", "shapes", "requirements")
+FILES = ("MANIFEST.in", "pyproject.toml", "setup.py", "README.md")
+LIBRARY = "gdbext/kernels/libgdbext_native.so"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,7 @@ def wheel(tmp_path_factory):
     pytest.importorskip("setuptools", minversion="70.1", reason="no setuptools that makes wheels by itself")
     source = tmp_path_factory.mktemp("source")
     for part in PARTS:
-        shutil.copytree(CHECKOUT / part, source / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(CHECKOUT / part, source / part, ignore=shutil.ignore_patterns("__pycache__", "target"))
     for name in FILES:
         shutil.copy(CHECKOUT / name, source / name)
     # By way of the source distribution: what that forgets, the wheel lacks.
@@ -60,6 +63,20 @@ def test_states_what_it_needs(wheel):
     assert "Requires-Python: >=3.9" in lines
     floors = (CHECKOUT / "requirements" / "gdb.txt").read_text().split()
     assert {f"Requires-Dist: {floor}" for floor in floors} <= set(lines)
+
+
+@pytest.mark.skipif(not shutil.which("cargo"), reason="no cargo on this machine")
+def test_holds_the_native_kernels_for_every_python(wheel, tmp_path):
+    assert re.fullmatch(r"gdbext-[^-]+-py3-none-linux_\w+\.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        assert LIBRARY in archive.namelist()
+        archive.extractall(tmp_path)
+    code = "from gdbext import kernels; print(kernels.IN_USE, kernels.WHY)"
+    environment = {name: value for name, value in os.environ.items() if name != "GDBEXT_KERNELS"}
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert told.stdout.split() == ["native", str(tmp_path / LIBRARY)], told.stderr
 
 
 def test_program_starts_from_the_wheel(wheel, tmp_path):

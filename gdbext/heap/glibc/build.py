@@ -13,10 +13,10 @@ import numpy as np
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.convert import blocks_of
 from gdbext.heap.glibc.coverage import Coverage
-from gdbext.heap.glibc.fastbins import SmallLinks, read_fastbins
+from gdbext.heap.glibc.fastbins import read_fastbins
 from gdbext.heap.glibc.find import find_arenas
 from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
-from gdbext.heap.glibc.lists import FreeList, Links, read_bins
+from gdbext.heap.glibc.lists import FreeList, ListMemory, read_bins
 from gdbext.heap.glibc.location import Tcache, with_tcaches
 from gdbext.heap.glibc.mark import check_flags, check_unlisted, mark_states
 from gdbext.heap.glibc.mmapped import find_mmapped
@@ -32,8 +32,8 @@ from gdbext.heap.glibc.segments import (
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.tcache import check_shared, read_cache
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.glibc.walk import Chunks, Segment, begin_walk, join_chunks, walk_segment
-from gdbext.heap.model import U32, U64
+from gdbext.heap.glibc.walk import Chunks, Segment, begin_walk, join_chunks, readable_spans, walk_segment
+from gdbext.heap.model import U32
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -69,11 +69,11 @@ class _Builder:
         self._walk_arenas()
         self._walk_old_mappings()
         chunks, owner = self._columns()
-        self._read_bins(chunks)
+        self._read_bins()
         if self._damaged():
             self._walk_again()
             chunks, owner = self._columns()
-            self._read_bins(chunks)
+            self._read_bins()
         self.progress.at("thread caches", 0, None)
         self._read_single_lists(chunks)
         self._attach_threads()
@@ -166,16 +166,18 @@ class _Builder:
         ordered = Chunks(chunks.address[order], chunks.size[order], chunks.flags[order], chunks.free[order])
         return ordered, owner[order]
 
-    def _read_bins(self, chunks: Chunks) -> None:
-        free = chunks.free
-        links = Links(self.target, self.sizes, chunks.address[free], chunks.size[free])
+    def _read_bins(self) -> None:
         for view in self.heap.arenas:
             self.progress.at("free lists", view.head.index, len(self.heap.arenas))
             try:
-                view.lists = read_bins(self.target, self.location, view.head, links)
+                view.lists = read_bins(self.location, view.head, self._memory_of(view))
             except FaultError as fault:
                 view.listed = False
                 self._note_lists(view, fault)
+
+    def _memory_of(self, view: ArenaView) -> ListMemory:
+        """Return what can be read of an arena's segments."""
+        return ListMemory(self.target, self.sizes, readable_spans(self.target, self.sizes, view.walked))
 
     def _damaged(self) -> bool:
         return any(
@@ -190,7 +192,7 @@ class _Builder:
             chunk
             for view in self.heap.arenas
             for free_list in view.lists
-            for chunk in free_list.chunks
+            for chunk in free_list.chunks.tolist()
         }
         for view in self.heap.arenas:
             for number, walked in enumerate(view.walked):
@@ -201,9 +203,8 @@ class _Builder:
 
     def _read_single_lists(self, chunks: Chunks) -> None:
         """Thread caches and fastbins: their links may be mangled, which the caches' lists tell."""
-        used = ~chunks.free
         found, problems = find_tcaches(
-            self.target, self.location, chunks.address[used], chunks.size[used]
+            self.target, self.location, chunks.address, chunks.size, chunks.free
         )
         self.heap.problems += problems
         self.heap.location = with_tcaches(self.location, found)
@@ -211,20 +212,12 @@ class _Builder:
         for at in found:
             self._read_cache(at)
         self.heap.problems += check_shared(self.heap.caches)
-        links = self._small_links(chunks.address[used], chunks.size[used])
         for view in self.heap.arenas:
-            self._read_fastbins(view, links)
+            self._read_fastbins(view)
 
-    def _small_links(self, address: U64, size: U64) -> SmallLinks:
-        layout, largest = self.location.malloc_state, 0
-        if "fastbinsY" in layout:
-            largest = self.sizes.fastbin_size(layout.member("fastbinsY").count or 0)
-        return SmallLinks(self.target, self.sizes, address, size, largest, self.heap.safe_linking)
-
-    def _read_fastbins(self, view: ArenaView, links: SmallLinks) -> None:
-        linking = self.heap.safe_linking
+    def _read_fastbins(self, view: ArenaView) -> None:
         try:
-            view.lists += read_fastbins(self.target, self.location, self.sizes, view.head, links, linking)
+            view.lists += read_fastbins(self.location, view.head, self._memory_of(view), self.heap.safe_linking)
         except FaultError as fault:
             self._note_lists(view, fault)
 

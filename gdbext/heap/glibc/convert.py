@@ -35,7 +35,7 @@ def blocks_of(heap: GlibcHeap, chunks: Chunks, state: U8, owner: U32) -> Blocks:
     arena = Blocks(
         chunks.address + np.uint64(sizes.header), chunks.size - np.uint64(sizes.word), state, owner
     )
-    return Blocks.join([arena, _extra_blocks(heap)])
+    return arena.with_few(_extra_blocks(heap))
 
 
 def _extra_blocks(heap: GlibcHeap) -> Blocks:

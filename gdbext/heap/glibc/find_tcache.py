@@ -23,7 +23,7 @@ from gdbext.heap.glibc.layouts import TcacheLayout, chunk_sizes
 from gdbext.heap.glibc.location import Location, Tcache
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes, sizes_for
 from gdbext.heap.glibc.tls import thread_pointers, vote_offset
-from gdbext.heap.model import U64
+from gdbext.heap.model import U64, Mask
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -59,16 +59,17 @@ class _Search:
 
 
 def find_tcaches(
-    target: Target, location: Location, chunk_address: U64, chunk_size: U64
+    target: Target, location: Location, chunk_address: U64, chunk_size: U64, free: Optional[Mask] = None
 ) -> tuple[tuple[Tcache, ...], tuple[Problem, ...]]:
     """Return every thread cache that is found, and what spoke against some.
 
-    :param chunk_address: of all in-use chunk headers, sorted.
+    :param chunk_address: of chunk headers, sorted.
     :param chunk_size: their sizes in bytes, flag bits cleared.
+    :param free: which of them are free, and so no thread caches; None: none is.
     """
     search = _begin(target, location)
     choices = _distinct(location.tcache_layouts)
-    found = [_find_of_layout(search, layout, chunk_address, chunk_size) for layout in choices]
+    found = [_find_of_layout(search, layout, (chunk_address, chunk_size, free)) for layout in choices]
     variables = _tcache_variables(search, found)
     chosen = _choose_layout(found, variables)
     if chosen is None:
@@ -97,11 +98,13 @@ def _distinct(layouts: Iterable[TcacheLayout]) -> list[TcacheLayout]:
 
 
 def _find_of_layout(
-    search: _Search, layout: TcacheLayout, chunk_address: U64, chunk_size: U64
+    search: _Search, layout: TcacheLayout, chunks: tuple[U64, U64, Optional[Mask]]
 ) -> Found:
-    wanted = chunk_sizes(search.sizes, layout.struct.size)
-    picked = chunk_address[np.isin(chunk_size, np.array(wanted, np.uint64))]
-    users = picked + np.uint64(search.sizes.header)
+    headers, size, free = chunks
+    picked = np.isin(size, np.array(chunk_sizes(search.sizes, layout.struct.size), np.uint64))
+    if free is not None:
+        picked &= ~free
+    users = headers[picked] + np.uint64(search.sizes.header)
     if len(users) > _EXAMINED_LIMIT:
         message = f"{len(users)} chunks have the size of a thread cache: only {_EXAMINED_LIMIT} examined"
         search.problems.append(Problem("tcache", None, message))

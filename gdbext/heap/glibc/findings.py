@@ -26,10 +26,12 @@ def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
     Bytes are what those arenas hold beyond what is in use in them. Settings decide later whether
     that is worth telling.
     """
+    if sum(view.head.kind == "thread" for view in heap.arenas) < FEWEST_ARENAS:
+        return None
     pairs = [(v, t) for v, t in zip(heap.arenas, tally_arenas(heap)) if v.head.kind == "thread"]
     system = sum(view.head.system_mem for view, _ in pairs)
     used = sum(tally.in_use_bytes for _, tally in pairs)
-    if len(pairs) < FEWEST_ARENAS or not system or used / system >= EMPTY_SHARE:
+    if not system or used / system >= EMPTY_SHARE:
         return None
     stranded = [view for view, _ in pairs if view.head.attached == 0]
     summary = (

@@ -1,31 +1,32 @@
 """The free lists of an arena: unsorted, small and large bins; and how to follow a singly linked one.
 
-Links are gathered in bulk for all chunks that are free; a list is then followed from its header
-through them. A chunk that is on a list but not among the free ones is read singly and reported.
+All lists are walked at once by the kernel of chains. One whose links and sizes all agree is done with that; any
+other is followed again chunk by chunk, with a word on everything that is wrong.
 Mirrors malloc/malloc.c: ``bin_at``, ``unlink_chunk``, and for fastbins ``REVEAL_PTR``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Optional, Set, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.location import Location
-from gdbext.heap.glibc.rows import rows_of
 from gdbext.heap.glibc.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
 from gdbext.heap.model import U64
-from gdbext.memory.bulk import gather_words
+from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, gather_scalars, walk_chains
 from gdbext.report import Problem
 from gdbext.target import Target
 
+_HEAD = 1  # why a chain ended, in the numbers of gdbext.kernels.chains: at its header
 SAFE_LINKING_SHIFT = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FreeList:
     """One bin as it was followed.
 
@@ -37,7 +38,7 @@ class FreeList:
 
     kind: str
     index: int
-    chunks: Tuple[int, ...]
+    chunks: U64
     problems: Tuple[Problem, ...] = ()
 
     @property
@@ -46,44 +47,43 @@ class FreeList:
         return not self.problems
 
 
-class Links:
-    """``fd``, ``bk`` and size of all free chunks, from one gather."""
+@dataclass(frozen=True)
+class ListMemory:
+    """The memory of an arena's chunks, for walks along its lists.
 
-    def __init__(self, target: Target, sizes: Sizes, address: U64, size: U64) -> None:
-        self.target, self.sizes = target, sizes
-        header, word = np.uint64(sizes.header), np.uint64(sizes.word)
-        self.address = address
-        forward, known = gather_words(target.memory, target.abi, address + header)
-        backward, known_too = gather_words(target.memory, target.abi, address + header + word)
-        self._fd, self._bk = forward.data, backward.data
-        self._size = np.ascontiguousarray(size).data
-        self._row_of_fd = rows_of(address, forward).data
-        self.known = (known & known_too).data
+    :param spans: what of it can be read, sorted, disjoint.
+    """
 
-    def row(self, chunk: int) -> int:
-        """Return the row of a chunk, or -1."""
-        return int(rows_of(self.address, np.array([chunk], np.uint64))[0]) if chunk else -1
+    target: Target
+    sizes: Sizes
+    spans: Sequence[Span]
 
-    def read(self, chunk: int, row: int) -> Tuple[int, int, int, int]:
-        """Return fd, bk, size and the row of fd, from the columns or (row -1) from memory.
+    def walk(self, firsts: U64, headers: Optional[U64], link: int, mangled: bool) -> Chains:
+        """Walk lists to where they end; those that are cut short have ended with LIMIT.
 
-        :raises FaultError: when the chunk cannot be read.
+        :param headers: the node that ends each; None where only null does.
+        :param link: offset of the link in a node, bytes.
         """
-        if row >= 0 and self.known[row]:
-            return self._fd[row], self._bk[row], self._size[row], self._row_of_fd[row]
-        _, head, fd, bk = self.target.reader.words(chunk, 4, "free chunk")
-        return fd, bk, head & ~FLAG_BITS, self.row(fd)
+        word = self.sizes.word
+        rules = LinkRules(link, word, self.target.abi.byteorder, mangled=mangled)
+        # No two sound lists share a chunk: together they cannot be longer than this.
+        held = sum(memoryview(buffer).nbytes for _, buffer in self.spans)  # type: ignore[arg-type, misc]
+        return walk_chains(self.spans, firsts, headers, rules, MOST_NODES, held // self.sizes.minimum + len(firsts))
+
+    def words(self, places: U64) -> Tuple[U64, "npt.NDArray[np.bool_]"]:
+        """Return the word at each place, and whether the spans hold it."""
+        return gather_scalars(self.spans, places, self.sizes.word, self.target.abi.byteorder)
 
 
 @dataclass
 class _Follow:
     """One list being followed."""
 
-    links: Links
+    target: Target
+    sizes: Sizes
     kind: str
     index: int
     header: int
-    first_row: int = -1
     chunks: List[int] = field(default_factory=list)
     problems: List[Problem] = field(default_factory=list)
     seen: Set[int] = field(default_factory=set)
@@ -97,38 +97,40 @@ class _Follow:
 
     def forwards(self, first: int) -> None:
         """Follow fd from the header until it comes back to it."""
-        before, chunk, row = self.header, first, self.links.row(first)
+        before, chunk = self.header, first
         while chunk != self.header:
             if chunk in self.seen:
                 self.wrong(chunk, f"cycle: fd of {before:#x} leads back to {chunk:#x}", "bin-cycle")
                 return
-            step = self._read(chunk, row, before)
+            step = self._read(chunk, before)
             if step is None:
                 return
-            fd, bk, size, following = step
+            fd, bk, size = step
             if bk != before:
                 self.wrong(chunk, f"bk of {chunk:#x} is {bk:#x}, expected {before:#x}, whose fd leads here")
             self._keep(chunk, size)
-            before, chunk, row = chunk, fd, following
+            before, chunk = chunk, fd
 
     def backwards(self, last: int) -> None:
         """After a broken fd: what bk still reaches from the other end."""
         chunk = last
         while chunk != self.header and chunk not in self.seen:
-            step = self._read(chunk, self.links.row(chunk), self.header)
+            step = self._read(chunk, self.header)
             if step is None:
                 return
             self._keep(chunk, step[2])
             chunk = step[1]
 
-    def _read(self, chunk: int, row: int, before: int) -> Optional[Tuple[int, int, int, int]]:
-        if not self.links.sizes.aligned(chunk):
+    def _read(self, chunk: int, before: int) -> Optional[Tuple[int, int, int]]:
+        """Return fd, bk and size of a chunk."""
+        if not self.sizes.aligned(chunk):
             self.wrong(before, f"fd of {before:#x} is {chunk:#x}, not the address of a chunk")
             return None
         try:
-            return self.links.read(chunk, row)
+            _, head, fd, bk = self.target.reader.words(chunk, 4, "free chunk")
+            return fd, bk, head & ~FLAG_BITS
         except FaultError as fault:
-            if self.links.target.lacks(fault.address, fault.size):
+            if self.target.lacks(fault.address, fault.size):
                 self.lose(chunk, f"goes on at {chunk:#x}")
             else:
                 self.wrong(before, f"fd of {before:#x} is {chunk:#x}, which cannot be read")
@@ -137,39 +139,93 @@ class _Follow:
     def _keep(self, chunk: int, size: int) -> None:
         self.seen.add(chunk)
         self.chunks.append(chunk)
-        if self.index != UNSORTED_BIN and self.links.sizes.bin_index(size) != self.index:
-            fits = self.links.sizes.bin_index(size) if self.links.sizes.valid(size) else "no bin"
+        if self.index != UNSORTED_BIN and self.sizes.bin_index(size) != self.index:
+            fits = self.sizes.bin_index(size) if self.sizes.valid(size) else "no bin"
             self.wrong(chunk, f"chunk {chunk:#x} of size {size:#x} belongs to {fits}", "bin-size")
 
     def done(self) -> FreeList:
-        return FreeList(self.kind, self.index, tuple(self.chunks), tuple(dict.fromkeys(self.problems)))
+        chunks = np.array(self.chunks, np.uint64)
+        return FreeList(self.kind, self.index, chunks, tuple(dict.fromkeys(self.problems)))
 
 
-def read_bins(target: Target, location: Location, head: ArenaHead, links: Links) -> List[FreeList]:
+@dataclass(frozen=True)
+class _Bin:
+    """A bin that is not empty: where its header is, as a chunk, and what that holds."""
+
+    index: int
+    header: int
+    first: int
+    last: int
+
+
+def read_bins(location: Location, head: ArenaHead, memory: ListMemory) -> List[FreeList]:
     """Follow all bins of an arena that are not empty.
 
     :raises FaultError: when the malloc_state cannot be read.
     """
-    sizes = links.sizes
-    start = head.address + location.malloc_state.offset("bins")
-    ends = target.reader.words(start, 2 * NBINS - 2, "bins")
+    bins, sizes = _bins_in_use(location, head, memory), memory.sizes
+    headers = np.array([one.header for one in bins], np.uint64)
+    firsts = np.array([one.first for one in bins], np.uint64)
+    chains = memory.walk(firsts, headers, sizes.header, False)
+    sound = _sound_lists(memory, bins, chains)
+    ends = np.cumsum(chains.lengths).astype(np.int64)
     lists = []
+    for row, one in enumerate(bins):
+        if sound[row]:
+            nodes = chains.nodes[ends[row] - int(chains.lengths[row]) : ends[row]]
+            lists.append(FreeList(sizes.bin_kind(one.index), one.index, nodes))
+        else:
+            lists.append(_follow(memory, one))
+    return lists
+
+
+def _bins_in_use(location: Location, head: ArenaHead, memory: ListMemory) -> List[_Bin]:
+    sizes = memory.sizes
+    start = head.address + location.malloc_state.offset("bins")
+    ends = memory.target.reader.words(start, 2 * NBINS - 2, "bins")
+    bins = []
     for index in range(1, NBINS):
         header = start + 2 * (index - 1) * sizes.word - sizes.header
         first, last = ends[2 * index - 2], ends[2 * index - 1]
-        if first == last == header:
-            continue
-        follow = _Follow(links, sizes.bin_kind(index), index, header)
-        follow.forwards(first)
-        if follow.problems:
-            follow.backwards(last)
-        elif (follow.chunks or [header])[-1] != last:
-            expected = f"the last chunk {follow.chunks[-1]:#x}" if follow.chunks else "itself, as its fd"
-            follow.wrong(header, f"its bk is {last:#x}, expected {expected}")
-            if not follow.chunks:
-                follow.backwards(last)
-        lists.append(follow.done())
-    return lists
+        if not first == last == header:
+            bins.append(_Bin(index, header, first, last))
+    return bins
+
+
+def _sound_lists(memory: ListMemory, bins: Sequence[_Bin], chains: Chains) -> "npt.NDArray[np.bool_]":
+    """Return which lists came back to their headers with every link, size and place as it should be."""
+    sizes, nodes, lengths = memory.sizes, chains.nodes, chains.lengths.astype(np.int64)
+    row = np.repeat(np.arange(len(bins)), lengths)
+    header, index, last = (
+        np.array([getattr(one, name) for one in bins], np.uint64) for name in ("header", "index", "last")
+    )
+    ends = np.cumsum(lengths)
+    before = np.concatenate((nodes[:0], header[:1], nodes))[: len(nodes)]
+    filled = lengths > 0
+    before[(ends - lengths)[filled]] = header[filled]
+    back, _ = memory.words(nodes + np.uint64(sizes.header + sizes.word))
+    heads, _ = memory.words(nodes + np.uint64(sizes.word))
+    size = heads & ~np.uint64(FLAG_BITS)
+    aligned = (nodes + np.uint64(sizes.header)) % np.uint64(sizes.alignment) == 0
+    fits = (index[row] == UNSORTED_BIN) | (sizes.bin_indices(size) == index[row].astype(np.int64))
+    bad = np.bincount(row[~((back == before) & aligned & fits)], minlength=len(bins))
+    sound: "npt.NDArray[np.bool_]" = (chains.ends == _HEAD) & (bad == 0) & filled
+    sound[filled] &= nodes[(ends - 1)[filled]] == last[filled]
+    return sound
+
+
+def _follow(memory: ListMemory, one: _Bin) -> FreeList:
+    """Follow one list chunk by chunk, and say what is wrong with it."""
+    follow = _Follow(memory.target, memory.sizes, memory.sizes.bin_kind(one.index), one.index, one.header)
+    follow.forwards(one.first)
+    if follow.problems:
+        follow.backwards(one.last)
+    elif (follow.chunks or [one.header])[-1] != one.last:
+        expected = f"the last chunk {follow.chunks[-1]:#x}" if follow.chunks else "itself, as its fd"
+        follow.wrong(one.header, f"its bk is {one.last:#x}, expected {expected}")
+        if not follow.chunks:
+            follow.backwards(one.last)
+    return follow.done()
 
 
 @dataclass

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gdbext.heap.glibc.lists import FreeList
-from gdbext.heap.glibc.rows import rows_of
 from gdbext.heap.glibc.sizes import IS_MMAPPED, NON_MAIN_ARENA
 from gdbext.heap.glibc.tcache import Cache
 from gdbext.heap.glibc.walk import Chunks
-from gdbext.heap.model import U8, U32, State
+from gdbext.heap.model import U8, U32, U64, State
+from gdbext.kernels import rows_of
 from gdbext.report import Problem
+
+Rows = npt.NDArray[np.int64]
 
 MOST_PROBLEMS = 1000  # told singly, of one kind
 
@@ -46,7 +49,8 @@ def mark_states(
     for cache in caches:
         for one in cache.classes:
             place = f"{cache.label}, class {one.index}"
-            problems += _mark(chunks, state, one.chunks, State.TCACHE, place)
+            members = np.array(one.chunks, np.uint64)
+            problems += _mark(chunks, state, members, _rows(chunks, members), State.TCACHE, place)
     return state, [_unless_absent(problem, unknown) for problem in problems]
 
 
@@ -63,24 +67,29 @@ def _mark_list(
 ) -> List[Problem]:
     kind = _STATE_OF[free_list.kind]
     place = f"{free_list.kind} bin {free_list.index}"
-    problems = _mark(chunks, state, free_list.chunks, kind, place)
-    rows = rows_of(chunks.address, np.array(free_list.chunks, np.uint64))
-    for row in rows[rows >= 0][owner[rows[rows >= 0]] != arena].tolist():
+    rows = _rows(chunks, free_list.chunks)
+    problems = _mark(chunks, state, free_list.chunks, rows, kind, place)
+    known = rows[rows >= 0]
+    for row in known[owner[known] != arena].tolist():
         chunk = int(chunks.address[row])
         message = f"{place}: chunk {chunk:#x} lies in another arena"
         problems.append(Problem("bin-arena", chunk, message, corruption=True))
     return problems
 
 
-def _mark(
-    chunks: Chunks, state: U8, members: Sequence[int], kind: State, place: str
-) -> List[Problem]:
+def _rows(chunks: Chunks, members: U64) -> Rows:
+    """Return the row of each member, or -1. Looked up in order of address: a list may be millions long."""
+    order = np.argsort(members, kind="stable")
+    rows = np.empty(len(members), np.int64)
+    rows[order] = rows_of(chunks.address, members[order])
+    return rows
+
+
+def _mark(chunks: Chunks, state: U8, members: U64, rows: Rows, kind: State, place: str) -> List[Problem]:
     """Set the state of a list's chunks; a problem for each that cannot be what the list says."""
-    rows = rows_of(chunks.address, np.array(members, np.uint64))
     problems = [
         Problem("list-chunk", chunk, f"{place} holds {chunk:#x}, where no chunk begins", corruption=True)
-        for chunk, row in zip(members, rows.tolist())
-        if row < 0
+        for chunk in members[rows < 0].tolist()
     ]
     found = rows[rows >= 0]
     binned = kind in (State.UNSORTED, State.SMALL, State.LARGE)

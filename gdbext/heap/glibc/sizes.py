@@ -75,6 +75,12 @@ class Sizes:
                 return step_base + (size >> shift)
         return 126
 
+    def bin_indices(self, sizes: U64) -> "np.typing.NDArray[np.int64]":
+        """:meth:`bin_index` of many sizes at once."""
+        distinct, place = np.unique(sizes, return_inverse=True)
+        of_distinct = [self.bin_index(size) for size in distinct.tolist()]
+        return np.array(of_distinct, np.int64)[place]
+
     def bin_kind(self, index: int) -> str:
         """Return ``unsorted``, ``small`` or ``large``."""
         if index == UNSORTED_BIN:

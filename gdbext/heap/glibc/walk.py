@@ -15,8 +15,8 @@ import numpy as np
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
 from gdbext.heap.model import U8, U64
-from gdbext.kernels import find_chunk, walk_chunks, words_of
-from gdbext.memory import view
+from gdbext.kernels import ChunkRun, find_chunk, read_chunks, words_of
+from gdbext.memory import Buffer, view
 from gdbext.progress import SILENT, Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -151,16 +151,16 @@ class _Walk:
         at = 0 if self.origin == self.segment.first else self._first_chunk()
         while at < self.stop:
             progress.at("MiB walked", self._address(at) - self.segment.start >> 20, self._mebibytes)
-            found, end = walk_chunks(self.words, at, self.stop, self.rules, CHUNKS_AT_ONCE)
-            if len(found) == CHUNKS_AT_ONCE and end < self.stop:
-                self._keep(found, end)
-                at = end
+            run = read_chunks(self.words, self.origin, at, self.stop, self.rules, CHUNKS_AT_ONCE)
+            if len(run) == CHUNKS_AT_ONCE and run.end < self.stop:
+                self._keep(run)
+                at = run.end
                 continue
-            if len(found) and not self.whole and end + 1 >= len(self.words):
+            if len(run) and not self.whole and run.end + 1 >= len(self.words):
                 # The header behind the last chunk, which says whether that is free, is not in the core.
-                found, end = found[:-1], int(found[-1])
-            self._keep(found, end)
-            at = self.stop if end >= self.stop else self._after(end)
+                run = _without_last(run, self._position(int(run.address[-1])))
+            self._keep(run)
+            at = self.stop if run.end >= self.stop else self._after(run.end)
         if self.whole or self.has_top:
             self._finish()
 
@@ -176,33 +176,18 @@ class _Walk:
             self.result.skipped.append((self.origin, self._address(at)))
         return at
 
-    def _keep(self, found: U64, end: int) -> None:
-        """Turn positions into columns; the chunk after the last one tells whether that is free."""
-        if not len(found):
+    def _keep(self, run: ChunkRun) -> None:
+        """Keep the columns; a free chunk's size must stand again in front of the chunk that follows."""
+        if not len(run):
             return
-        heads = np.asarray(self.words)[found.astype(np.int64) + 1].astype(np.uint64)
-        following = self.words[end + 1] if end + 1 < len(self.words) else PREV_INUSE
-        before = np.append(heads[1:], np.uint64(following)) & np.uint64(PREV_INUSE)
-        address = found * np.uint64(self.sizes.word) + np.uint64(self.origin)
-        size = heads & ~np.uint64(FLAG_BITS)
-        flags = (heads & np.uint64(FLAG_BITS)).astype(np.uint8)
-        free = before == 0
-        self.parts.append(Chunks(address, size, flags, free))
-        self._check_prev_sizes(address, size, free)
-
-    def _check_prev_sizes(self, address: U64, size: U64, free: "np.typing.NDArray[np.bool_]") -> None:
-        """A free chunk's size stands again in front of the chunk that follows."""
-        freed = np.flatnonzero(free)
-        after = address[freed] + size[freed]
-        places = ((after - np.uint64(self.origin)) // np.uint64(self.sizes.word)).astype(np.int64)
-        places, freed = places[places < len(self.words)], freed[places < len(self.words)]
-        stored = np.asarray(self.words)[places].astype(np.uint64)
-        for row in np.flatnonzero(stored != size[freed]).tolist():
-            chunk = int(address[freed[row]])
+        self.parts.append(Chunks(run.address, run.size, run.flags, run.free))
+        for row in run.mismatched.tolist():
+            chunk, size = int(run.address[row]), int(run.size[row])
+            stored = self.words[self._position(chunk + size)]
             self._problem(
                 "prev-size",
-                int(after[row]),
-                f"prev_size is {int(stored[row]):#x}, expected {int(size[freed[row]]):#x}, the size of"
+                chunk + size,
+                f"prev_size is {stored:#x}, expected {size:#x}, the size of"
                 f" the free chunk before it at {chunk:#x}",
             )
 
@@ -411,6 +396,21 @@ def _readable_runs(target: Target, segment: Segment, alignment: int) -> List[Tup
     return [(low, high) for low, high in whole if low < high]
 
 
+def readable_spans(target: Target, sizes: Sizes, segments: Sequence[Walked]) -> List[Tuple[int, Buffer]]:
+    """Return what of the chunks' memory can be read, by first address, without copying where the memory allows."""
+    runs = sorted(run for walked in segments for run in _readable_runs(target, walked.segment, sizes.word))
+    spans, behind = [], 0
+    for low, high in runs:
+        if low < behind:
+            continue  # damage has made segments overlap
+        try:
+            spans.append((low, view(target.memory, low, high - low)))
+        except FaultError:
+            continue  # the walk has told
+        behind = high
+    return spans
+
+
 def _note_absent(walked: Walked, start: int, end: int) -> None:
     if start >= end:
         return
@@ -429,10 +429,16 @@ def _select(chunks: Chunks, rows: slice) -> Chunks:
     return Chunks(chunks.address[rows], chunks.size[rows], chunks.flags[rows], chunks.free[rows])
 
 
+def _without_last(run: ChunkRun, end: int) -> ChunkRun:
+    last = len(run) - 1
+    mismatched = run.mismatched[run.mismatched < last]
+    return ChunkRun(run.address[:last], run.size[:last], run.flags[:last], run.free[:last], mismatched, end)
+
+
 def join_chunks(parts: Sequence[Chunks]) -> Chunks:
     """Return all parts as one, in the order given."""
-    if not parts:
-        return _no_chunks()
+    if len(parts) < 2:
+        return parts[0] if parts else _no_chunks()
     return Chunks(
         np.concatenate([part.address for part in parts]),
         np.concatenate([part.size for part in parts]),

@@ -1,0 +1,343 @@
+"""The kernels of ``native/``, through ctypes: the same functions as the reference's, with the same answers.
+
+The library knows nothing of Python. What long work there is, is done in steps, so that an interrupt is met between
+two of them; threads that it starts end with the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from contextlib import contextmanager
+from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from gdbext.kernels import columns as reference_columns
+from gdbext.kernels import pointers as reference_pointers
+from gdbext.kernels import reference
+from gdbext.kernels.chains import MOST_NODES, Chains, LinkRules, Span
+from gdbext.kernels.columns import I64, U8, U32, U64, ChunkRun, Mask
+from gdbext.kernels.pointers import BlockIndex, Hits, PointerRules
+from gdbext.kernels.reference import ChunkRules, Words
+
+ABI = 1
+STEP_MILLISECONDS = 100
+_NAME = "libgdbext_native.so"
+_MOST = (1 << 64) - 1
+_CHUNKS_AT_ONCE = 1 << 19
+_MOST_DISTINCT = 1 << 20
+_FEW = 256  # chains or addresses for which a call is not worth its preparation
+
+_u64, _u32, _pointer = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("starts", _pointer), ("places", _pointer), ("lengths", _pointer), ("count", _u64)]
+
+
+class _LinkRules(ctypes.Structure):
+    _fields_ = [
+        *((name, _u64) for name in ("next", "mask", "relative", "end_bits", "leaf_bits", "alignment")),
+        ("sentinels", _pointer),
+        ("sentinel_count", _u64),
+        ("forbidden", _pointer),
+        ("forbidden_count", _u64),
+        *((name, _u32) for name in ("word", "swapped", "mangled", "unused")),
+    ]
+
+
+class _ChunkWalk(ctypes.Structure):
+    _fields_ = [
+        ("memory", _pointer),
+        *((name, _u64) for name in ("bytes", "origin", "start", "stop", "minimum", "granule")),
+        ("word", _u32),
+        ("swapped", _u32),
+        ("room", _u64),
+        *((name, _pointer) for name in ("address", "size", "flags", "free", "mismatched")),
+        ("mismatches", _u64),
+        ("end", _u64),
+    ]
+
+
+class _Blocks(ctypes.Structure):
+    _fields_ = [("address", _pointer), ("size", _pointer), ("count", _u64)]
+
+
+_SIGNATURES = {
+    "gx_abi": (_u32, []),
+    "gx_threads": (_u32, [_u32]),
+    "gx_walk_chunks": (ctypes.c_int64, [_pointer]),
+    "gx_rows_of": (ctypes.c_int64, [_pointer, _u64, _pointer, _u64, _pointer]),
+    "gx_count_values": (
+        ctypes.c_int64,
+        [_pointer, _pointer, _u64, _pointer, _u64, _pointer, _pointer, _u64],
+    ),
+    "gx_slab_regions": (
+        ctypes.c_int64,
+        [_pointer, _pointer, _pointer, _u64, _pointer, _u64, _pointer, _pointer, _u64],
+    ),
+    "gx_page_census": (ctypes.c_int64, [_pointer, _pointer, _pointer, _u64, _u64, _pointer, _pointer]),
+    "gx_chains_new": (_pointer, [_pointer, _pointer, _u64, _pointer, _pointer, _u64, _pointer]),
+    "gx_scan_new": (_pointer, [_pointer, _pointer, _pointer, _u32, _u32, _u64, _u64]),
+    "gx_mark_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u32, _u32, _u64]),
+    "gx_job_run": (ctypes.c_int64, [_pointer, _u32]),
+    "gx_job_found": (ctypes.c_int64, [_pointer]),
+    "gx_chains_write": (ctypes.c_int64, [_pointer, _u64, *[_pointer] * 5]),
+    "gx_scan_write": (ctypes.c_int64, [_pointer, _pointer, _pointer, _pointer]),
+    "gx_mark_write": (ctypes.c_int64, [_pointer, _u64, _pointer]),
+    "gx_job_free": (None, [_pointer]),
+}
+
+
+def places() -> List[str]:
+    """Return where the library may be: beside this file (a wheel), or where cargo built it (a checkout)."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
+    return [os.path.join(here, _NAME), os.path.join(root, "native", "target", "release", _NAME)]
+
+
+def find_library() -> Tuple[Optional["Native"], str]:
+    """Return the kernels of the library that is at hand, or None, and why not."""
+    found = [place for place in places() if os.path.exists(place)]
+    if not found:
+        return None, "not built: ./install.sh builds it where cargo is"
+    try:
+        library = ctypes.CDLL(found[0])
+        for name, (answer, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = answer, arguments
+    except (OSError, AttributeError) as error:
+        return None, f"cannot be used: {error}"
+    if library.gx_abi() != ABI:
+        return None, f"is of another version ({library.gx_abi()}, not {ABI}): run ./install.sh again"
+    return Native(library), found[0]
+
+
+class NativeError(RuntimeError):
+    """A defect of the library, or an argument that it refuses."""
+
+
+def _place(array: Optional["npt.NDArray[Any]"]) -> Optional[int]:
+    return None if array is None else int(array.ctypes.data)
+
+
+def _column(values: "npt.ArrayLike", kind: str) -> "npt.NDArray[Any]":
+    return np.ascontiguousarray(values, dtype=kind)
+
+
+def _swapped(byteorder: str) -> int:
+    return int(byteorder != sys.byteorder)
+
+
+class _Held:
+    """Spans as the library takes them; keeps alive what it points at."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        held = [(start, buffer) for start, buffer in spans if memoryview(buffer).nbytes]  # type: ignore[arg-type]
+        self._buffers = [np.frombuffer(buffer, np.uint8) for _, buffer in held]  # type: ignore[call-overload]
+        self._starts = np.array([start for start, _ in held], np.uint64)
+        self._places = np.array([_place(buffer) for buffer in self._buffers], np.uint64)
+        self._lengths = np.array([len(buffer) for buffer in self._buffers], np.uint64)
+        columns = (_place(each) for each in (self._starts, self._places, self._lengths))
+        self.memory = _Memory(*columns, len(self._buffers))
+
+    @property
+    def reference(self) -> Any:
+        """What the functions take."""
+        return ctypes.byref(self.memory)
+
+
+class Native:
+    """The kernels of one loaded library."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def set_threads(self, wanted: int) -> int:
+        """Let so many threads work; 0 is one for each core. Return how many that are."""
+        return int(self._library.gx_threads(wanted))
+
+    # -- chunks ---------------------------------------------------------------------------------------
+
+    def read_chunks(
+        self, words: Words, origin: int, start: int, stop: int, rules: ChunkRules, limit: int
+    ) -> ChunkRun:
+        """As :func:`gdbext.kernels.columns.read_chunks`."""
+        memory = np.asarray(words)
+        most = max(stop - start, 0) * rules.word // rules.minimum
+        room = min(limit, most)
+        columns = [np.empty(room, kind) for kind in ("u8", "u8", "u1", "u1", "u8")]
+        walk = _ChunkWalk(
+            _place(memory), memory.nbytes, origin, start, stop, rules.minimum, rules.granule, rules.word, 0, room,
+            *map(_place, columns), 0, 0,
+        )  # fmt: skip
+        found = self._told(self._library.gx_walk_chunks(ctypes.byref(walk)))
+        if found < room:
+            columns[:4] = [column[:found].copy() for column in columns[:4]]
+        address, size, flags, free, mismatched = columns
+        rows = mismatched[: walk.mismatches].astype(np.int64)
+        return ChunkRun(address, size, flags, free.view(np.bool_), rows, int(walk.end))
+
+    def walk_chunks(
+        self, words: Words, start: int, stop: int, rules: ChunkRules, limit: int = reference.MOST_CHUNKS
+    ) -> Tuple[U64, int]:
+        """As :func:`gdbext.kernels.reference.walk_chunks`."""
+        parts, at = [], start
+        while True:
+            run = self.read_chunks(words, 0, at, stop, rules, min(limit, _CHUNKS_AT_ONCE))
+            parts.append(run.address // np.uint64(rules.word))
+            at, limit = run.end, limit - len(run)
+            if len(run) < _CHUNKS_AT_ONCE or not limit:
+                return np.concatenate(parts), at
+
+    # -- columns --------------------------------------------------------------------------------------
+
+    def rows_of(self, address: U64, wanted: U64) -> I64:
+        """As :func:`gdbext.kernels.columns.rows_of`."""
+        if len(wanted) < _FEW:
+            return reference_columns.rows_of(address, wanted)
+        address, wanted = _column(address, "u8"), _column(wanted, "u8")
+        rows = np.empty(len(wanted), np.int64)
+        columns = (_place(address), len(address), _place(wanted), len(wanted), _place(rows))
+        self._told(self._library.gx_rows_of(*columns))
+        return rows
+
+    def count_values(
+        self, values: U64, kinds: U8, category: U8, categories: int
+    ) -> Tuple[U64, "npt.NDArray[np.int64]"]:
+        """As :func:`gdbext.kernels.columns.count_values`."""
+        room = min(len(values), _MOST_DISTINCT)
+        found, counts = np.empty(room, np.uint64), np.zeros((room, categories), np.int64)
+        values, kinds, category = _column(values, "u8"), _column(kinds, "u1"), _column(category, "u1")
+        rows = (_place(values), _place(kinds), len(values))
+        wanted = (_place(category), categories, _place(found), _place(counts), room)
+        number = self._library.gx_count_values(*rows, *wanted)
+        if number == -2:  # more distinct values than it is good at
+            return reference_columns.count_values(values, kinds, category, categories)
+        number = self._told(number)
+        return found[:number].copy(), counts[:number].copy()
+
+    def slab_regions(self, start: U64, region: U64, count: U32, bitmaps: U64) -> Tuple[U64, Mask]:
+        """As :func:`gdbext.kernels.columns.slab_regions`."""
+        start, region, count = _column(start, "u8"), _column(region, "u8"), _column(count, "u4")
+        bitmaps = _column(bitmaps, "u8")
+        groups = bitmaps.shape[1]
+        total = int(count.sum(dtype=np.uint64))
+        address, free = np.empty(total, np.uint64), np.empty(total, np.uint8)
+        slabs = (_place(start), _place(region), _place(count), len(start))
+        found = self._library.gx_slab_regions(*slabs, _place(bitmaps), groups, _place(address), _place(free), total)
+        self._told(found)
+        return address, free.view(np.bool_)
+
+    def page_census(self, spans: Sequence[Span], starts: U64, ends: U64, page: int) -> Tuple[U64, U64]:
+        """As :func:`gdbext.kernels.columns.page_census`."""
+        held, starts, ends = _Held(spans), _column(starts, "u8"), _column(ends, "u8")
+        whole, zero = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.uint64)
+        intervals = (_place(starts), _place(ends), len(starts))
+        self._told(self._library.gx_page_census(held.reference, *intervals, page, _place(whole), _place(zero)))
+        return whole, zero
+
+    # -- chains ---------------------------------------------------------------------------------------
+
+    def walk_chains(
+        self,
+        spans: Sequence[Span],
+        firsts: U64,
+        stops: Optional[U64],
+        rules: LinkRules,
+        most: Union[int, U64],
+        total: int = MOST_NODES,
+    ) -> Chains:
+        """As :func:`gdbext.kernels.chains.walk_chains`."""
+        held, firsts, count = _Held(spans), _column(firsts, "u8"), len(firsts)
+        stops = None if stops is None else _column(stops, "u8")
+        bounds = None if isinstance(most, int) and most >= MOST_NODES else _column(np.broadcast_to(most, count), "u8")
+        links, kept = _link_rules(rules)
+        heads = (_place(firsts), count, _place(stops), _place(bounds), min(total, _MOST))
+        with self._job(self._library.gx_chains_new(held.reference, *heads, ctypes.byref(links))) as job:
+            nodes = np.empty(self._told(self._library.gx_job_found(job)), np.uint64)
+            lengths, ends = np.empty(count, np.uint64), np.empty(count, np.uint8)
+            last, cycles = np.empty(count, np.uint64), np.empty(count, np.uint64)
+            columns = [_place(each) for each in (lengths, ends, last, cycles, nodes)]
+            self._told(self._library.gx_chains_write(job, count, *columns))
+        del kept
+        return Chains(lengths, ends, last, nodes, cycles)
+
+    # -- pointers -------------------------------------------------------------------------------------
+
+    def scan_pointers(
+        self,
+        spans: Sequence[Span],
+        index: BlockIndex,
+        rules: PointerRules,
+        wanted: Optional[Mask] = None,
+        most: int = reference_pointers.MOST_HITS,
+    ) -> Hits:
+        """As :func:`gdbext.kernels.pointers.scan_pointers`."""
+        held, (blocks, kept) = _Held(spans), _blocks(index)
+        chosen = None if wanted is None else _column(wanted, "u1")
+        how = (rules.word, _swapped(rules.byteorder), rules.clear, most)
+        with self._job(self._library.gx_scan_new(held.reference, ctypes.byref(blocks), _place(chosen), *how)) as job:
+            found = self._told(self._library.gx_job_found(job))
+            place, row = np.empty(found, np.uint64), np.empty(found, np.uint32)
+            interior = np.empty(found, np.uint8)
+            full = self._told(self._library.gx_scan_write(job, _place(place), _place(row), _place(interior)))
+        del kept
+        return Hits(place, row, interior.view(np.bool_), bool(full))
+
+    def mark_blocks(
+        self, spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, roots: U8
+    ) -> U8:
+        """As :func:`gdbext.kernels.pointers.mark_blocks`."""
+        held, (blocks, kept) = _Held(spans), _blocks(index)
+        chosen, begun = _column(live, "u1"), _column(roots, "u1")
+        if len(chosen) != len(index) or len(begun) != len(index):
+            raise NativeError("a state and a mark are needed for every block")
+        how = (rules.word, _swapped(rules.byteorder), rules.clear)
+        columns = (ctypes.byref(blocks), _place(chosen), _place(begun))
+        with self._job(self._library.gx_mark_new(held.reference, *columns, *how)) as job:
+            states = np.empty(len(index), np.uint8)
+            self._told(self._library.gx_mark_write(job, len(index), _place(states)))
+        del kept
+        return states
+
+    # -- jobs -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _job(self, job: Optional[int]) -> Iterator[int]:
+        """Run a job to its end and give it up after use; an interrupt is met between its steps."""
+        if not job:
+            raise NativeError("the native kernels refuse an argument: spans or blocks overlap, or are not sorted")
+        try:
+            while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
+                pass
+            yield job
+        finally:
+            self._library.gx_job_free(job)
+
+    @staticmethod
+    def _told(answer: int) -> int:
+        if answer < 0:
+            reasons = {-1: "refuse an argument", -2: "had no room for the answer"}
+            what = reasons.get(answer, "failed: a defect of gdbext")
+            raise NativeError(f"the native kernels {what}")
+        return answer
+
+
+def _link_rules(rules: LinkRules) -> Tuple[_LinkRules, Any]:
+    """Return the rules as the library takes them, and what must be kept alive with them."""
+    word = (1 << (8 * rules.word)) - 1
+    sentinels = np.array([value & word for value in rules.sentinels], np.uint64)
+    forbidden = np.array([value & word for value in rules.forbidden], np.uint64)
+    numbers = (rules.next, rules.mask, rules.relative, rules.end_bits, rules.leaf_bits, rules.alignment)
+    lists = (_place(sentinels), len(sentinels), _place(forbidden), len(forbidden))
+    flags = (rules.word, _swapped(rules.byteorder), int(rules.mangled), 0)
+    return _LinkRules(*(number & _MOST for number in numbers), *lists, *flags), (sentinels, forbidden)
+
+
+def _blocks(index: BlockIndex) -> Tuple[_Blocks, Any]:
+    address, size = _column(index.address, "u8"), _column(index.size, "u8")
+    return _Blocks(_place(address), _place(size), len(address)), (address, size)

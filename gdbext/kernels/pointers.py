@@ -1,0 +1,206 @@
+"""Words that point into blocks, and what can be reached through them.
+
+The definition that a native version must equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gdbext.kernels.chains import Span, gather_scalars
+
+U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NOT_REACHED, MAYBE_REACHED, REACHED = range(3)
+
+MOST_HITS = 1 << 20  # of one mebibyte: all
+_AT_ONCE = 1 << 17  # words
+_PIECE = 1 << 20  # bytes of which ``most`` is meant
+_ALL = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class PointerRules:
+    """How pointers are stored.
+
+    :param word: bytes.
+    :param byteorder: ``little`` or ``big``.
+    :param clear: bits that are no part of the address: tags.
+    """
+
+    word: int
+    byteorder: str = "little"
+    clear: int = 0
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """Blocks by address: sorted, disjoint. One of no bytes is pointed at by its own address alone.
+
+    :param address: first bytes.
+    :param size: bytes.
+    """
+
+    address: U64
+    size: U64
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    def find(self, addresses: U64) -> I64:
+        """Return for each address the row of the block that holds it, or -1."""
+        at = np.searchsorted(self.address, addresses, side="right").astype(np.int64) - 1
+        if not len(self.address):
+            return at
+        kept = np.maximum(at, 0)
+        inside = addresses - self.address[kept] < np.maximum(self.size[kept], np.uint64(1))
+        return np.where((at >= 0) & inside, at, -1)
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Words that point into blocks, by place.
+
+    :param place: address of the word.
+    :param row: of the block.
+    :param interior: whether it points behind the block's beginning.
+    :param full: whether some were left out.
+    """
+
+    place: U64
+    row: U32
+    interior: Mask
+    full: bool = False
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+
+def scan_pointers(
+    spans: Sequence[Span], index: BlockIndex, rules: PointerRules, wanted: Optional[Mask] = None, most: int = MOST_HITS
+) -> Hits:
+    """Find every aligned word that points into a block.
+
+    :param spans: the memory to look through, sorted, disjoint.
+    :param wanted: which blocks count; None takes all.
+    :param most: words that are kept of each mebibyte of memory.
+    """
+    parts, full = [], False
+    for start, buffer in spans:
+        first, words = _aligned_words(start, buffer, rules)
+        step = _PIECE // rules.word
+        for at in range(0, len(words), step):
+            found = _hits_in(words[at : at + step], first + at * rules.word, index, rules, wanted)
+            full = full or len(found) > most
+            parts.append(Hits(found.place[:most], found.row[:most], found.interior[:most]))
+    return _joined(parts, full)
+
+
+def _aligned_words(start: int, buffer: object, rules: PointerRules) -> Tuple[int, "npt.NDArray[np.generic]"]:
+    """Return the address of the first aligned word, and all of them."""
+    data = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]
+    skipped = -start % rules.word
+    order = "<" if rules.byteorder == "little" else ">"
+    count = max(len(data) - skipped, 0) // rules.word
+    words = data[skipped : skipped + count * rules.word].view(f"{order}u{rules.word}")
+    return start + skipped, words
+
+
+def _hits_in(
+    words: "npt.NDArray[np.generic]", first: int, index: BlockIndex, rules: PointerRules, wanted: Optional[Mask]
+) -> Hits:
+    values = words.astype(np.uint64) & np.uint64(_ALL & ~rules.clear)
+    likely = np.flatnonzero(_near(values, index))
+    rows = index.find(values[likely])
+    kept = rows >= 0
+    if wanted is not None:
+        kept[kept] = wanted[rows[kept]]
+    at, rows = likely[kept], rows[kept]
+    interior = values[at] != index.address[rows]
+    place = at.astype(np.uint64) * np.uint64(rules.word) + np.uint64(first)
+    return Hits(place, rows.astype(np.uint32), interior)
+
+
+def _near(values: U64, index: BlockIndex) -> Mask:
+    if not len(index):
+        return np.zeros(len(values), np.bool_)
+    high = index.address[-1] + np.maximum(index.size[-1], np.uint64(1)) - np.uint64(1)
+    near: Mask = (values >= index.address[0]) & (values <= high)
+    return near
+
+
+def _joined(parts: Sequence[Hits], full: bool) -> Hits:
+    if not parts:
+        return Hits(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.bool_), full)
+    columns = [(part.place, part.row, part.interior) for part in parts]
+    place, row, interior = (np.concatenate(each) for each in zip(*columns))
+    return Hits(place, row, interior, full)
+
+
+def mark_blocks(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, roots: U8) -> U8:
+    """Return what can be reached from roots.
+
+    A block is REACHED when pointers to beginnings of blocks lead to it from a root, MAYBE_REACHED when a way
+    there needs a pointer into the middle of a block. Both are fixpoints.
+
+    :param spans: the memory that the blocks lie in, beginning at aligned addresses; what is not there is not looked
+        at.
+    :param live: which blocks count: others are not reached and lead nowhere.
+    :param roots: the state that roots give each block at once.
+    """
+    states = np.where(live, np.minimum(roots, REACHED), NOT_REACHED).astype(np.uint8)
+    for level in (REACHED, MAYBE_REACHED):
+        open_ = np.flatnonzero(states == level)
+        while len(open_):
+            open_ = _raise_from(spans, index, rules, (live, states), open_, level)
+    return states
+
+
+def _raise_from(
+    spans: Sequence[Span], index: BlockIndex, rules: PointerRules, columns: Tuple[Mask, U8], rows: I64, level: int
+) -> I64:
+    """Raise the states of what some blocks point at; return the rows that must be looked at because of it."""
+    live, states = columns
+    raised: List[I64] = []
+    for hits in _hits_of_blocks(spans, index, rules, live, rows):
+        to = np.where(hits.interior, MAYBE_REACHED, level)
+        for state in (MAYBE_REACHED, REACHED):
+            targets = np.unique(hits.row[to == state].astype(np.int64))
+            targets = targets[states[targets] < state]
+            states[targets] = state
+            if state == level:
+                raised.append(targets)
+    return np.concatenate(raised) if raised else np.empty(0, np.int64)
+
+
+def _hits_of_blocks(
+    spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, rows: I64
+) -> Iterator[Hits]:
+    """Iterate over what some blocks point at, many blocks at a time."""
+    word = np.uint64(rules.word)
+    first = (index.address[rows] + word - np.uint64(1)) // word * word
+    end = index.address[rows] + index.size[rows]
+    counts = (np.maximum(end, first) - first) // word
+    bounds = np.searchsorted(np.cumsum(counts), np.arange(0, int(counts.sum()), _AT_ONCE)[1:])
+    for part in np.split(np.arange(len(rows)), np.unique(bounds)):
+        places = _places(first[part], counts[part].astype(np.int64), rules.word)
+        values, known = gather_scalars(spans, places, rules.word, rules.byteorder)
+        hits = _hits_in(values, 0, index, rules, live)
+        at = (hits.place // word).astype(np.int64)
+        kept = known[at]
+        yield Hits(places[at[kept]], hits.row[kept], hits.interior[kept])
+
+
+def _places(first: U64, counts: I64, word: int) -> U64:
+    """Return the addresses of all words of stretches, one after the other."""
+    at = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    places: U64 = np.repeat(first, counts) + at.astype(np.uint64) * np.uint64(word)
+    return places

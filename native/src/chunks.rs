@@ -1,0 +1,169 @@
+//! ptmalloc's chunks: a walk along sizes, from each chunk to the next (malloc/malloc.c, `struct malloc_chunk`).
+//!
+//! A chunk at word p keeps `prev_size` in word p and its size with three flag bits in word p + 1.
+
+use crate::memory::Words;
+
+const FLAGS: u64 = 7;
+const PREV_INUSE: u64 = 1;
+
+/// What makes a size valid; bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub words: Words,
+    pub minimum: u64,
+    pub granule: u64,
+}
+
+/// Where the columns of chunks go; all of one length, which is how many fit.
+pub struct Columns<'a> {
+    pub address: &'a mut [u64],
+    pub size: &'a mut [u64],
+    pub flags: &'a mut [u8],
+    pub free: &'a mut [u8],
+    /// Rows of free chunks whose size does not stand again in front of the chunk behind.
+    pub mismatched: &'a mut [u64],
+}
+
+/// What a walk came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Walk {
+    pub chunks: usize,
+    pub mismatches: usize,
+    /// The word at which it ended.
+    pub end: usize,
+}
+
+/// Follows sizes from word `start` to word `stop`, at which a sound walk arrives exactly.
+///
+/// It ends at `stop`, or at the first chunk whose size is invalid or reaches beyond (that one has no row), or, when the
+/// columns are full, at the next chunk. Whether the last chunk is free is read from the one behind it; where that is
+/// not in `memory`, it counts as used.
+pub fn walk(memory: &[u8], origin: u64, start: usize, stop: usize, rules: Rules, columns: &mut Columns) -> Walk {
+    match (rules.words.size, rules.words.swapped) {
+        (8, false) => Walker::<8, false> { memory, origin, rules }.run(start, stop, columns),
+        (8, true) => Walker::<8, true> { memory, origin, rules }.run(start, stop, columns),
+        (_, false) => Walker::<4, false> { memory, origin, rules }.run(start, stop, columns),
+        (_, true) => Walker::<4, true> { memory, origin, rules }.run(start, stop, columns),
+    }
+}
+
+struct Walker<'a, const SIZE: usize, const SWAPPED: bool> {
+    memory: &'a [u8],
+    origin: u64,
+    rules: Rules,
+}
+
+impl<const SIZE: usize, const SWAPPED: bool> Walker<'_, SIZE, SWAPPED> {
+    #[inline(always)]
+    fn word(&self, at: usize) -> Option<u64> {
+        let bytes = self.memory.get(at * SIZE..at * SIZE + SIZE)?;
+        Some(Words { size: SIZE, swapped: SWAPPED }.decode(bytes))
+    }
+
+    fn run(&self, start: usize, stop: usize, columns: &mut Columns) -> Walk {
+        let stop = stop.min(self.memory.len() / SIZE);
+        if start >= stop {
+            return Walk { chunks: 0, mismatches: 0, end: start };
+        }
+        let room = columns.address.len();
+        let (mut at, mut found) = (start, 0);
+        while found < room && at + 2 <= stop {
+            let head = match self.word(at + 1) {
+                Some(head) => head,
+                None => break,
+            };
+            let size = head & !FLAGS;
+            if size < self.rules.minimum || size & (self.rules.granule - 1) != 0 || size > ((stop - at) * SIZE) as u64 {
+                break;
+            }
+            columns.address[found] = self.origin.wrapping_add((at * SIZE) as u64);
+            columns.size[found] = size;
+            columns.flags[found] = (head & FLAGS) as u8;
+            found += 1;
+            at += size as usize / SIZE;
+        }
+        let mismatches = self.judge(found, at, columns);
+        Walk { chunks: found, mismatches, end: at }
+    }
+
+    /// Fills `free` from the flags of the chunks behind, and finds free chunks whose size is not there again.
+    fn judge(&self, found: usize, end: usize, columns: &mut Columns) -> usize {
+        let behind = self.word(end + 1).unwrap_or(PREV_INUSE);
+        let mut mismatches = 0;
+        for row in 0..found {
+            let next = if row + 1 < found { u64::from(columns.flags[row + 1]) } else { behind };
+            let free = next & PREV_INUSE == 0;
+            columns.free[row] = u8::from(free);
+            if free {
+                let place = columns.address[row].wrapping_sub(self.origin).wrapping_add(columns.size[row]);
+                let again = self.word(place as usize / SIZE);
+                if again.map_or(false, |size| size != columns.size[row]) {
+                    columns.mismatched[mismatches] = row as u64;
+                    mismatches += 1;
+                }
+            }
+        }
+        mismatches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules { words: Words { size: 8, swapped: false }, minimum: 32, granule: 16 };
+
+    fn walked(words: &[u64], stop: usize, room: usize) -> (Walk, Vec<u64>, Vec<u8>, Vec<u64>) {
+        let memory: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (mut address, mut size) = (vec![0; room], vec![0; room]);
+        let (mut flags, mut free, mut mismatched) = (vec![0; room], vec![0; room], vec![0; room]);
+        let mut columns = Columns {
+            address: &mut address,
+            size: &mut size,
+            flags: &mut flags,
+            free: &mut free,
+            mismatched: &mut mismatched,
+        };
+        let walk = walk(&memory, 0x1000, 0, stop, RULES, &mut columns);
+        mismatched.truncate(walk.mismatches);
+        (walk, address, free, mismatched)
+    }
+
+    #[test]
+    fn from_chunk_to_chunk() {
+        let words = [0, 33, 0, 0, 0, 33, 0, 0, 32, 32, 0, 0, 0, 0x21001];
+        let (walk, address, free, mismatched) = walked(&words, 12, 8);
+        assert_eq!(walk, Walk { chunks: 3, mismatches: 0, end: 12 });
+        assert_eq!(address[..3], [0x1000, 0x1020, 0x1040]);
+        assert_eq!(free[..3], [0, 1, 0]);
+        assert!(mismatched.is_empty());
+    }
+
+    #[test]
+    fn a_size_that_is_not_there_again() {
+        let words = [0, 33, 0, 0, 99, 32, 0, 0, 0, 1];
+        assert_eq!(walked(&words, 8, 8).3, [0]);
+    }
+
+    #[test]
+    fn it_ends_where_a_size_is_wrong_or_there_is_no_room() {
+        for bad in [0, 16, 40, 48, u64::MAX] {
+            let words = [0, 33, 0, 0, 0, bad, 0, 0, 0, 0];
+            assert_eq!(walked(&words, 8, 8).0.end, 4, "{bad}");
+        }
+        let words = [0, 33, 0, 0, 0, 33, 0, 0, 0, 1];
+        assert_eq!(walked(&words, 8, 1).0, Walk { chunks: 1, mismatches: 0, end: 4 });
+        assert_eq!(walked(&[], 8, 1).0, Walk { chunks: 0, mismatches: 0, end: 0 });
+    }
+
+    #[test]
+    fn a_beginning_anywhere() {
+        for start in [8, 9, usize::MAX - 1, usize::MAX] {
+            let mut none =
+                Columns { address: &mut [0], size: &mut [0], flags: &mut [0], free: &mut [0], mismatched: &mut [0] };
+            let found = walk(&[0; 64], 0, start, usize::MAX, RULES, &mut none);
+            assert_eq!(found, Walk { chunks: 0, mismatches: 0, end: start });
+        }
+    }
+}

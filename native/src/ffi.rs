@@ -1,0 +1,629 @@
+//! The C ABI, as `gdbext.kernels.native` calls it.
+//!
+//! Every function returns a number that is not negative, or one of the errors below; a panic becomes one of them. Lengths
+//! are in items. What a pointer leads to must stay where it is, and unchanged, until the call returns, or for a job until
+//! it is freed. Arrays may be null where their length is 0.
+
+use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
+use std::rc::Rc;
+use std::slice;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use crate::memory::{Span, Spans, Words};
+use crate::{chains, chunks, columns, graph, parallel, scan};
+
+/// What this library and `gdbext.kernels.native` must agree on.
+pub const ABI: u32 = 1;
+
+/// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
+pub const BAD_ARGUMENT: i64 = -1;
+/// The answer does not fit what was given for it.
+pub const NO_ROOM: i64 = -2;
+/// A defect of this library.
+pub const PANICKED: i64 = -3;
+
+static QUIET: Once = Once::new();
+
+/// Runs a kernel; no panic leaves it.
+fn guarded(kernel: impl FnOnce() -> Option<i64>) -> i64 {
+    caught(kernel).map_or(PANICKED, |answer| answer.unwrap_or(BAD_ARGUMENT))
+}
+
+fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // A panic is told by the error alone; this library's hook is not that of any other.
+    QUIET.call_once(|| set_hook(Box::new(|_| {})));
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+fn fits<T>(start: *const T, length: u64) -> bool {
+    let bytes = length.checked_mul(std::mem::size_of::<T>() as u64);
+    let small = bytes.map_or(false, |bytes| bytes <= isize::MAX as u64);
+    small && !start.is_null() && start as usize % std::mem::align_of::<T>() == 0
+}
+
+/// # Safety
+/// `start` is null or leads to `length` items that live for `'a`.
+unsafe fn read<'a, T>(start: *const T, length: u64) -> Option<&'a [T]> {
+    match length {
+        0 => Some(&[]),
+        _ if fits(start, length) => Some(unsafe { slice::from_raw_parts(start, length as usize) }),
+        _ => None,
+    }
+}
+
+/// # Safety
+/// As [`read`], and nothing else uses the items.
+unsafe fn write<'a, T>(start: *mut T, length: u64) -> Option<&'a mut [T]> {
+    match length {
+        0 => Some(&mut []),
+        _ if fits(start, length) => Some(unsafe { slice::from_raw_parts_mut(start, length as usize) }),
+        _ => None,
+    }
+}
+
+fn words(size: u32, swapped: u32) -> Option<Words> {
+    match size {
+        4 | 8 => Some(Words { size: size as usize, swapped: swapped != 0 }),
+        _ => None,
+    }
+}
+
+/// Memory as it comes: `count` spans by first address, place and length, sorted and disjoint.
+#[repr(C)]
+pub struct Memory {
+    pub starts: *const u64,
+    pub places: *const u64,
+    pub lengths: *const u64,
+    pub count: u64,
+}
+
+impl Memory {
+    /// # Safety
+    /// The places lead to so many bytes, which live for `'a`.
+    unsafe fn spans<'a>(&self) -> Option<Vec<Span<'a>>> {
+        let (starts, places, lengths) = unsafe {
+            (read(self.starts, self.count)?, read(self.places, self.count)?, read(self.lengths, self.count)?)
+        };
+        let span = |at: usize| {
+            let bytes = unsafe { read(places[at] as usize as *const u8, lengths[at])? };
+            Some(Span { start: starts[at], bytes })
+        };
+        (0..starts.len()).map(span).collect()
+    }
+}
+
+/// [`chains::Rules`] as it comes.
+#[repr(C)]
+pub struct LinkRules {
+    pub next: u64,
+    pub mask: u64,
+    pub relative: u64,
+    pub end_bits: u64,
+    pub leaf_bits: u64,
+    pub alignment: u64,
+    pub sentinels: *const u64,
+    pub sentinel_count: u64,
+    pub forbidden: *const u64,
+    pub forbidden_count: u64,
+    pub word: u32,
+    pub swapped: u32,
+    pub mangled: u32,
+    pub unused: u32,
+}
+
+/// Chunks to be walked, and where their columns go.
+#[repr(C)]
+pub struct ChunkWalk {
+    pub memory: *const u8,
+    pub bytes: u64,
+    pub origin: u64,
+    pub start: u64,
+    pub stop: u64,
+    pub minimum: u64,
+    pub granule: u64,
+    pub word: u32,
+    pub swapped: u32,
+    pub room: u64,
+    pub address: *mut u64,
+    pub size: *mut u64,
+    pub flags: *mut u8,
+    pub free: *mut u8,
+    pub mismatched: *mut u64,
+    /// Told: how many of `mismatched` there are.
+    pub mismatches: u64,
+    /// Told: the word at which the walk ended.
+    pub end: u64,
+}
+
+/// Blocks by address.
+#[repr(C)]
+pub struct Blocks {
+    pub address: *const u64,
+    pub size: *const u64,
+    pub count: u64,
+}
+
+/// Returns [`ABI`].
+#[no_mangle]
+pub extern "C" fn gx_abi() -> u32 {
+    ABI
+}
+
+/// Sets how many threads work; 0 takes as many as there are cores. Returns how many that are.
+#[no_mangle]
+pub extern "C" fn gx_threads(wanted: u32) -> u32 {
+    parallel::set_threads(wanted as usize);
+    parallel::threads() as u32
+}
+
+/// Walks chunks; see [`chunks::walk`]. Returns how many.
+///
+/// # Safety
+/// `walk` and its arrays are as [`ChunkWalk`] says.
+#[no_mangle]
+pub unsafe extern "C" fn gx_walk_chunks(walk: *mut ChunkWalk) -> i64 {
+    guarded(|| {
+        let walk = unsafe { walk.as_mut()? };
+        let memory = unsafe { read(walk.memory, walk.bytes)? };
+        let mut columns = unsafe {
+            chunks::Columns {
+                address: write(walk.address, walk.room)?,
+                size: write(walk.size, walk.room)?,
+                flags: write(walk.flags, walk.room)?,
+                free: write(walk.free, walk.room)?,
+                mismatched: write(walk.mismatched, walk.room)?,
+            }
+        };
+        let words = words(walk.word, walk.swapped)?;
+        if !walk.granule.is_power_of_two() || walk.granule < words.size as u64 || walk.minimum < walk.granule {
+            return None;
+        }
+        let rules = chunks::Rules { words, minimum: walk.minimum, granule: walk.granule };
+        let (start, stop) = (usize::try_from(walk.start).ok()?, usize::try_from(walk.stop).ok()?);
+        if start > memory.len() {
+            return None;
+        }
+        let found = chunks::walk(memory, walk.origin, start, stop, rules, &mut columns);
+        walk.mismatches = found.mismatches as u64;
+        walk.end = found.end as u64;
+        Some(found.chunks as i64)
+    })
+}
+
+/// Finds addresses in a sorted column; see [`columns::rows_of`].
+///
+/// # Safety
+/// The arrays have the lengths that are given; `rows` has `wanted_count`.
+#[no_mangle]
+pub unsafe extern "C" fn gx_rows_of(
+    address: *const u64,
+    count: u64,
+    wanted: *const u64,
+    wanted_count: u64,
+    rows: *mut i64,
+) -> i64 {
+    guarded(|| {
+        let (address, wanted) = unsafe { (read(address, count)?, read(wanted, wanted_count)?) };
+        columns::rows_of(address, wanted, unsafe { write(rows, wanted_count)? });
+        Some(0)
+    })
+}
+
+/// Counts values by category; see [`columns::count_values`]. Returns how many values there are.
+///
+/// # Safety
+/// `values` and `kinds` have `count` items, `category` 256, `found` `room`, `counts` `room * categories`.
+#[no_mangle]
+pub unsafe extern "C" fn gx_count_values(
+    values: *const u64,
+    kinds: *const u8,
+    count: u64,
+    category: *const u8,
+    categories: u64,
+    found: *mut u64,
+    counts: *mut u64,
+    room: u64,
+) -> i64 {
+    guarded(|| {
+        let (values, kinds) = unsafe { (read(values, count)?, read(kinds, count)?) };
+        let category: &[u8; 256] = unsafe { read(category, 256)? }.try_into().ok()?;
+        let wide = room.checked_mul(categories)?;
+        let (found, counts) = unsafe { (write(found, room)?, write(counts, wide)?) };
+        let several = match columns::count_values(values, kinds, category, categories as usize, room as usize) {
+            Some(several) => several,
+            None => return Some(NO_ROOM),
+        };
+        for (row, (value, of)) in several.iter().enumerate() {
+            found[row] = *value;
+            counts[row * of.len()..(row + 1) * of.len()].copy_from_slice(of);
+        }
+        Some(several.len() as i64)
+    })
+}
+
+/// Lists the regions of slabs; see [`columns::slab_regions`]. Returns how many.
+///
+/// # Safety
+/// `start`, `region` and `count` have `slabs` items, `bitmaps` `slabs * groups`, `address` and `free` `room`.
+#[no_mangle]
+pub unsafe extern "C" fn gx_slab_regions(
+    start: *const u64,
+    region: *const u64,
+    count: *const u32,
+    slabs: u64,
+    bitmaps: *const u64,
+    groups: u64,
+    address: *mut u64,
+    free: *mut u8,
+    room: u64,
+) -> i64 {
+    guarded(|| {
+        let (start, region, count) = unsafe { (read(start, slabs)?, read(region, slabs)?, read(count, slabs)?) };
+        let bitmaps = unsafe { read(bitmaps, slabs.checked_mul(groups)?)? };
+        let (address, free) = unsafe { (write(address, room)?, write(free, room)?) };
+        let found = columns::slab_regions(start, region, count, bitmaps, groups as usize, address, free);
+        Some(found.map_or(NO_ROOM, |regions| regions as i64))
+    })
+}
+
+/// Counts pages of intervals; see [`columns::page_census`].
+///
+/// # Safety
+/// `memory` is as [`Memory`] says; the arrays have `count` items.
+#[no_mangle]
+pub unsafe extern "C" fn gx_page_census(
+    memory: *const Memory,
+    starts: *const u64,
+    ends: *const u64,
+    count: u64,
+    page: u64,
+    whole: *mut u64,
+    zero: *mut u64,
+) -> i64 {
+    guarded(|| {
+        let memory = Spans::new(unsafe { memory.as_ref()?.spans()? })?;
+        let (starts, ends) = unsafe { (read(starts, count)?, read(ends, count)?) };
+        let (whole, zero) = unsafe { (write(whole, count)?, write(zero, count)?) };
+        if page == 0 {
+            return None;
+        }
+        columns::page_census(&memory, starts, ends, page, whole, zero);
+        Some(0)
+    })
+}
+
+/// Work that is done in steps. What it refers to stands behind it, so that it goes first; it is shared, as a box that is
+/// moved says that nothing else refers to what it holds.
+pub struct Job {
+    work: Work,
+    _index: Option<Rc<scan::Index<'static>>>,
+    _rules: Option<Rc<chains::Rules<'static>>>,
+    _memory: Rc<Spans<'static>>,
+}
+
+enum Work {
+    Chains(chains::Job<'static>),
+    Scan(scan::Job<'static>),
+    Mark(graph::Job<'static>),
+}
+
+/// # Safety
+/// The owner outlives every use of the reference.
+unsafe fn outlasting<T>(owner: &T) -> &'static T {
+    unsafe { &*(owner as *const T) }
+}
+
+fn started(make: impl FnOnce() -> Option<Job>) -> *mut Job {
+    caught(make).flatten().map_or(std::ptr::null_mut(), |job| Box::into_raw(Box::new(job)))
+}
+
+/// Begins a walk along chains; see [`chains::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `memory`, `rules` and their arrays are as their types say; `firsts` has `count` items, as have `stops` and `most`
+/// where they are not null.
+#[no_mangle]
+pub unsafe extern "C" fn gx_chains_new(
+    memory: *const Memory,
+    firsts: *const u64,
+    count: u64,
+    stops: *const u64,
+    most: *const u64,
+    total: u64,
+    rules: *const LinkRules,
+) -> *mut Job {
+    started(|| {
+        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let rules = Rc::new(unsafe { link_rules(rules.as_ref()?)? });
+        let firsts = unsafe { read(firsts, count)? };
+        let stops = if stops.is_null() { None } else { Some(unsafe { read(stops, count)? }) };
+        let most = if most.is_null() { None } else { Some(unsafe { read(most, count)? }) };
+        let heads = chains::Heads { firsts, stops, most };
+        let work = chains::Job::new(unsafe { outlasting(&*memory) }, heads, unsafe { outlasting(&*rules) }, total);
+        Some(Job { work: Work::Chains(work), _index: None, _rules: Some(rules), _memory: memory })
+    })
+}
+
+/// # Safety
+/// The arrays live for `'a`.
+unsafe fn link_rules<'a>(rules: &LinkRules) -> Option<chains::Rules<'a>> {
+    if !rules.alignment.is_power_of_two() {
+        return None;
+    }
+    Some(chains::Rules {
+        words: words(rules.word, rules.swapped)?,
+        next: rules.next,
+        mask: rules.mask,
+        mangled: rules.mangled != 0,
+        relative: rules.relative,
+        end_bits: rules.end_bits,
+        leaf_bits: rules.leaf_bits,
+        alignment: rules.alignment,
+        sentinels: unsafe { read(rules.sentinels, rules.sentinel_count)? },
+        forbidden: unsafe { read(rules.forbidden, rules.forbidden_count)? },
+    })
+}
+
+/// Begins a scan for pointers into blocks; see [`scan::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `memory` and `blocks` are as their types say; `wanted` is null or has a byte for each block.
+#[no_mangle]
+pub unsafe extern "C" fn gx_scan_new(
+    memory: *const Memory,
+    blocks: *const Blocks,
+    wanted: *const u8,
+    word: u32,
+    swapped: u32,
+    clear: u64,
+    most: u64,
+) -> *mut Job {
+    started(|| {
+        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let index = Rc::new(unsafe { block_index(blocks)? });
+        let wanted = if wanted.is_null() { None } else { Some(unsafe { read(wanted, index.len() as u64)? }) };
+        let pointers = scan::Pointers { words: words(word, swapped)?, clear };
+        let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
+        let work = scan::Job::new(spans.all(), blocks, wanted, pointers, usize::try_from(most).unwrap_or(usize::MAX));
+        Some(Job { work: Work::Scan(work), _index: Some(index), _rules: None, _memory: memory })
+    })
+}
+
+/// # Safety
+/// `blocks` is as its type says, its arrays live for `'a`.
+unsafe fn block_index<'a>(blocks: *const Blocks) -> Option<scan::Index<'a>> {
+    let blocks = unsafe { blocks.as_ref()? };
+    scan::Index::new(unsafe { read(blocks.address, blocks.count)? }, unsafe { read(blocks.size, blocks.count)? })
+}
+
+/// Begins a propagation from roots; see [`graph::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `memory` and `blocks` are as their types say; `live` and `states` have a byte for each block.
+#[no_mangle]
+pub unsafe extern "C" fn gx_mark_new(
+    memory: *const Memory,
+    blocks: *const Blocks,
+    live: *const u8,
+    states: *const u8,
+    word: u32,
+    swapped: u32,
+    clear: u64,
+) -> *mut Job {
+    started(|| {
+        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let index = Rc::new(unsafe { block_index(blocks)? });
+        let count = index.len() as u64;
+        let (live, states) = unsafe { (read(live, count)?, read(states, count)?) };
+        let pointers = scan::Pointers { words: words(word, swapped)?, clear };
+        let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
+        let work = graph::Job::new(spans, blocks, pointers, live, states)?;
+        Some(Job { work: Work::Mark(work), _index: Some(index), _rules: None, _memory: memory })
+    })
+}
+
+/// Works for so many milliseconds. Returns 1 when the job is done, 0 when there is more to do.
+///
+/// # Safety
+/// `job` is one that was begun and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn gx_job_run(job: *mut Job, milliseconds: u32) -> i64 {
+    guarded(|| {
+        let deadline = Instant::now() + Duration::from_millis(milliseconds.into());
+        let done = match unsafe { &mut job.as_mut()?.work } {
+            Work::Chains(work) => work.run(deadline),
+            Work::Scan(work) => work.run(deadline),
+            Work::Mark(work) => work.run(deadline),
+        };
+        Some(i64::from(done))
+    })
+}
+
+/// Returns how many nodes or words a job has found.
+///
+/// # Safety
+/// As [`gx_job_run`].
+#[no_mangle]
+pub unsafe extern "C" fn gx_job_found(job: *const Job) -> i64 {
+    guarded(|| {
+        Some(match unsafe { &job.as_ref()?.work } {
+            Work::Chains(work) => work.nodes() as i64,
+            Work::Scan(work) => work.hits() as i64,
+            Work::Mark(_) => 0,
+        })
+    })
+}
+
+/// Writes what chains came to. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_job_run`]; `nodes` has as many places as [`gx_job_found`] said, the others one for each chain.
+#[no_mangle]
+pub unsafe extern "C" fn gx_chains_write(
+    job: *const Job,
+    count: u64,
+    lengths: *mut u64,
+    ends: *mut u8,
+    last: *mut u64,
+    cycles: *mut u64,
+    nodes: *mut u64,
+) -> i64 {
+    guarded(|| {
+        let work = match unsafe { &job.as_ref()?.work } {
+            Work::Chains(work) => work,
+            _ => return None,
+        };
+        if count != work.chains() as u64 {
+            return None;
+        }
+        let (lengths, ends) = unsafe { (write(lengths, count)?, write(ends, count)?) };
+        let (last, cycles) = unsafe { (write(last, count)?, write(cycles, count)?) };
+        work.write(lengths, ends, last, cycles, unsafe { write(nodes, work.nodes() as u64)? });
+        Some(0)
+    })
+}
+
+/// Writes what a scan found. Returns 1 when it had to leave words out, else 0.
+///
+/// # Safety
+/// As [`gx_job_run`]; the arrays have as many places as [`gx_job_found`] said.
+#[no_mangle]
+pub unsafe extern "C" fn gx_scan_write(job: *const Job, places: *mut u64, rows: *mut u32, interior: *mut u8) -> i64 {
+    guarded(|| {
+        let work = match unsafe { &job.as_ref()?.work } {
+            Work::Scan(work) => work,
+            _ => return None,
+        };
+        let found = work.hits() as u64;
+        unsafe { work.write(write(places, found)?, write(rows, found)?, write(interior, found)?) };
+        Some(i64::from(work.full()))
+    })
+}
+
+/// Writes the state of every block.
+///
+/// # Safety
+/// As [`gx_job_run`]; `states` has `count` places, one for each block.
+#[no_mangle]
+pub unsafe extern "C" fn gx_mark_write(job: *const Job, count: u64, states: *mut u8) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Mark(work) if count == work.blocks() as u64 => {
+            work.write(unsafe { write(states, count)? });
+            Some(0)
+        }
+        _ => None,
+    })
+}
+
+/// Frees a job; null is none.
+///
+/// # Safety
+/// `job` is null, or one that was begun and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn gx_job_free(job: *mut Job) {
+    if !job.is_null() {
+        caught(|| drop(unsafe { Box::from_raw(job) }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    /// Two spans of two words, the first words leading on.
+    fn with_memory<T>(of: impl FnOnce(&Memory) -> T) -> T {
+        let (low, high) = ([0x2000u64, 7], [0x1008u64, 0]);
+        let (starts, lengths) = ([0x1000u64, 0x2000], [16u64, 16]);
+        let places = [low.as_ptr() as usize as u64, high.as_ptr() as usize as u64];
+        of(&Memory { starts: starts.as_ptr(), places: places.as_ptr(), lengths: lengths.as_ptr(), count: 2 })
+    }
+
+    fn link_rules() -> LinkRules {
+        LinkRules {
+            next: 0,
+            mask: 0,
+            relative: 0,
+            end_bits: 0,
+            leaf_bits: 0,
+            alignment: 1,
+            sentinels: null(),
+            sentinel_count: 0,
+            forbidden: null(),
+            forbidden_count: 0,
+            word: 8,
+            swapped: 0,
+            mangled: 0,
+            unused: 0,
+        }
+    }
+
+    #[test]
+    fn a_walk_along_chains() {
+        with_memory(|memory| unsafe {
+            let firsts = [0x1000u64];
+            let job = gx_chains_new(memory, firsts.as_ptr(), 1, null(), null(), u64::MAX, &link_rules());
+            while gx_job_run(job, 0) == 0 {}
+            assert_eq!(gx_job_found(job), 3);
+            let (mut length, mut end, mut last, mut cycle, mut nodes) = ([0], [0], [0], [0], [0; 3]);
+            let (lengths, ends, lasts) = (length.as_mut_ptr(), end.as_mut_ptr(), last.as_mut_ptr());
+            let (cycles, all) = (cycle.as_mut_ptr(), nodes.as_mut_ptr());
+            for wrong in [0, 2] {
+                assert_eq!(gx_chains_write(job, wrong, lengths, ends, lasts, cycles, all), BAD_ARGUMENT);
+            }
+            assert_eq!(gx_chains_write(job, 1, lengths, ends, lasts, cycles, null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_scan_write(job, null_mut(), null_mut(), null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_chains_write(job, 1, lengths, ends, lasts, cycles, all), 0);
+            gx_job_free(job);
+            assert_eq!((length, end, last, nodes), ([3], [chains::End::Outside as u8], [7], [0x1000, 0x2000, 0x1008]));
+        });
+    }
+
+    #[test]
+    fn a_scan_and_a_propagation() {
+        let (address, size) = ([0x1000u64, 0x2000], [16u64, 16]);
+        let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2 };
+        with_memory(|memory| unsafe {
+            let job = gx_scan_new(memory, &blocks, null(), 8, 0, 0, 1 << 63);
+            while gx_job_run(job, 0) == 0 {}
+            let (mut places, mut rows, mut interior) = ([0; 2], [0; 2], [0; 2]);
+            assert_eq!(gx_job_found(job), 2);
+            assert_eq!(gx_scan_write(job, places.as_mut_ptr(), rows.as_mut_ptr(), interior.as_mut_ptr()), 0);
+            assert_eq!((places, rows, interior), ([0x1000, 0x2000], [1, 0], [0, 1]));
+            gx_job_free(job);
+
+            let (live, states) = ([1u8, 1], [0u8, 2]);
+            let job = gx_mark_new(memory, &blocks, live.as_ptr(), states.as_ptr(), 8, 0, 0);
+            while gx_job_run(job, 0) == 0 {}
+            let mut states = [9; 2];
+            assert_eq!(gx_mark_write(job, 1, states.as_mut_ptr()), BAD_ARGUMENT);
+            assert_eq!(gx_mark_write(job, 2, states.as_mut_ptr()), 0);
+            assert_eq!(states, [graph::MAYBE, graph::REACHED]);
+            gx_job_free(job);
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let missing = Memory { starts: null(), places: null(), lengths: null(), count: 1 };
+        let blocks = Blocks { address: null(), size: null(), count: 0 };
+        unsafe {
+            assert!(gx_scan_new(&missing, &blocks, null(), 8, 0, 0, 9).is_null());
+            assert!(gx_scan_new(null(), &blocks, null(), 8, 0, 0, 9).is_null());
+            assert_eq!(gx_walk_chunks(null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_rows_of(null(), 0, null(), 1, null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_rows_of(null(), u64::MAX, null(), 0, null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_rows_of(null(), 0, null(), 0, null_mut()), 0);
+            assert_eq!(gx_job_run(null_mut(), 0), BAD_ARGUMENT);
+            assert_eq!(gx_job_found(null()), BAD_ARGUMENT);
+            gx_job_free(null_mut());
+        }
+        with_memory(|memory| unsafe {
+            for (word, swapped) in [(0, 0), (2, 0), (16, 1)] {
+                assert!(gx_mark_new(memory, &blocks, null(), null(), word, swapped, 0).is_null());
+            }
+            gx_job_free(gx_scan_new(memory, &blocks, null(), 4, 1, 0, 0)); // before it was run
+        });
+    }
+}
