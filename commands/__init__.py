@@ -106,8 +106,12 @@ STRUCTURE_OPTIONS: Sequence[Option] = (
     Option("max", "int", "follow no chain beyond N nodes", metavar="N"),
 )
 
+# A process may have several jemallocs, of several libraries.
+_HEAP = Option("heap", "text", "only this one of several jemallocs, as reports call it", metavar="NAME")
+
 PREFIXES: Mapping[str, str] = {
     "glibc": "The ptmalloc heap of glibc, part by part.",
+    "jemalloc": "The jemalloc heap, part by part.",
     "blocks": "The heap's blocks, whatever the allocator.",
     "shapes": "How lists, tables and trees of known programs are laid out.",
 }
@@ -224,6 +228,96 @@ COMMANDS: Sequence[CommandSpec] = (
         "from shrinking, with what its first bytes look like; then the free runs of a page and more under live "
         "blocks, largest first. A tcached block pins as a live one does.",
         example="glibc trim --limit 10",
+    ),
+    CommandSpec(
+        "jemalloc arenas",
+        run="jemalloc:arenas",
+        summary="Every jemalloc arena: what is allocated, and what became of its pages",
+        description="`allocated` is what the program was handed out, `small` and `large` of it, those in thread "
+        "caches too: jemalloc's own figures. `active` is pages in use, `fragmented` active less allocated. `dirty` "
+        "pages are unused and still in RAM, `muzzy` ones the kernel may take, `retained` ones are address space "
+        "alone. `mapped` and `resident` are jemalloc's estimates. `tcached` is in the caches that the arena fills. "
+        "`attached` is its own count of threads. A manual arena was made by mallctl; ? is not known.",
+        options=(_HEAP,),
+        example="gx jemalloc arenas --bytes",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "jemalloc bins",
+        run="jemalloc:bins",
+        summary="How well the slabs of each small size class are used",
+        description="A slab is pages cut into regions of one size. `current` slabs are allocated from now, `nonfull` "
+        "have free regions, `full` none. `used` regions are in use or `cached` in a thread cache; `in use` is used as "
+        "share of all, `empty` the bytes of regions that are free, which only the same class can use. ARENA is an "
+        "index, an address or an expression; without it the figures are sums over arenas.",
+        options=(_HEAP,),
+        expression="[ARENA]",
+        example="gx jemalloc bins 0",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "jemalloc extents",
+        run="jemalloc:extents",
+        summary="Every extent with its state, in address order",
+        description="Extents are what the radix tree knows, so none is missing and none is told twice. States: active, "
+        "dirty, muzzy, retained; since 5.3 transition, merging and cached (kept by the huge page allocator); unknown "
+        "is damage. A large block mostly has a page more than it needs. 100 rows are shown, --limit 0 shows all; the "
+        "sums on top are over all that match.",
+        options=(
+            Option("state", "text", "only these states, comma-separated", metavar="STATES"),
+            Option("arena", "int", "only extents of arena N", metavar="N"),
+            _HEAP,
+        ),
+        example="gx jemalloc extents --state dirty,muzzy --arena 0",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "jemalloc large",
+        run="jemalloc:large",
+        summary="Large allocations by size class, and the largest of them",
+        description="Large blocks have extents of their own. `blocks` and `bytes` (that the program may use) are what "
+        "the radix tree has, `extents` the bytes of their pages, `cached` are in thread caches, `counted` is what the "
+        "arenas count. 100 blocks are shown, --limit 0 shows all.",
+        options=(_HEAP,),
+        example="gx jemalloc large --limit 20",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "jemalloc tcache",
+        run="jemalloc:tcache",
+        summary="What every thread's cache holds, by size class",
+        description="The program has freed a cached object; jemalloc still counts it as allocated. `arena` is the one "
+        "that fills the cache, `at most` how many objects the class may hold, `low water` the fewest since the last "
+        "collection. A cache without a thread was made by mallctl, or its thread is gone.",
+        options=(Option("thread", "int", "only the cache of gdb's thread N", metavar="N"), _HEAP),
+        example="gx jemalloc tcache --thread 3",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "jemalloc decay",
+        run="jemalloc:decay",
+        summary="How unused pages go back to the system, and which threads can make them",
+        description="Per arena, for dirty and for muzzy pages: the decay time (-1 is never, 0 at once), pages now, "
+        "`allowed` by the decay curve at this moment, `age` of the last of the curve's 200 steps, whether it ever "
+        "`advanced` by one, sweeps, calls of madvise, pages purged.\n\nPages decay when a thread's ticker fires: "
+        "`can fire` says whether it ever can, `why` why not; `background` whether jemalloc's own threads do it. A "
+        "core has no clock: now is the newest time found in memory, ? when there is none, and not `exact`. From the "
+        "shell the exit status is 1 when there are findings.",
+        options=(_HEAP,),
+        example="gx jemalloc decay",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "jemalloc check",
+        run="jemalloc:check",
+        summary="Hold every counter of the heap to what was walked, and list what is damaged",
+        description="Pages, slabs and regions counted against the extents and their bitmaps, heaps and lists of "
+        "extents, objects in thread caches, each at most once. Each mismatch stands with both numbers. What a thread "
+        "in the middle of an operation or absent memory explains is listed under Problems, but is no damage. From "
+        "the shell the exit status is 1 when there is any damage.",
+        options=(_HEAP,),
+        example="gx jemalloc check",
+        prefixed_only=True,
     ),
     CommandSpec(
         "blocks summary",

@@ -32,12 +32,14 @@ class Show:
 
     :param label: header in text; None keeps it out of the text.
     :param json: False keeps it out of the JSON.
+    :param whole: whether text of a column never gives way to others: names that only their ends tell apart.
     """
 
     role: str  # "column", "table", "line"
     label: Optional[str]
     kind: Kind = Kind.TEXT
     json: bool = True
+    whole: bool = False
 
 
 def _show(show: Show, default: Any) -> Any:
@@ -51,10 +53,11 @@ def column(
     kind: Kind = Kind.TEXT,
     *,
     json: bool = True,
+    whole: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a dataclass field as a column: text header ``label``, JSON key the field's name."""
-    return _show(Show("column", label, kind, json), default)
+    return _show(Show("column", label, kind, json, whole), default)
 
 
 def line(
@@ -138,6 +141,7 @@ class Finding:
     :param summary: one sentence with the numbers.
     :param evidence: lines that let a reader check it.
     :param remedy: what to do, naming the tunable.
+    :param threads: that cause it; none where they are gone, None where threads are not its measure or not known.
     """
 
     kind: str
@@ -148,6 +152,7 @@ class Finding:
     waiters: Optional[int] = None
     evidence: tuple[str, ...] = ()
     remedy: str = ""
+    threads: Optional[tuple[ThreadRef, ...]] = None
 
 
 class Rows:

@@ -8,14 +8,18 @@
  *
  * In the healthy twin each thread allocates once before its first free. Run it with
  * MALLOC_CONF=narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:1000. The main thread keeps its own calls few: each
- * thread that can purge does so for its whole arena.
+ * thread that can purge does so for its whole arena. At the end at least 8000 KiB for each of the threads are unused,
+ * which all of them free in their last moments.
  */
 #include "jetruth.h"
 
 #define BATCH 96
 
+#define HELD 200
+
 static uint64_t milliseconds;
 static int exited, mixed;
+static pthread_barrier_t churners;
 
 static uint64_t monotonic_ns(void)
 {
@@ -50,6 +54,21 @@ static void pin(unsigned *seed, size_t count)
     }
 }
 
+/* What each frees last was in use at the same time as the others', so that much is unused at the end. */
+static void free_much(void)
+{
+    void *held[HELD];
+    for (int i = 0; i < HELD; i++) {
+        held[i] = JE(malloc)(40 * KIB);
+        *(volatile char *)held[i] = 1;
+        if (i % 8 == 0)
+            take(33 * KIB);
+    }
+    pthread_barrier_wait(&churners);
+    for (int i = 0; i < HELD; i++)
+        JE(free)(held[i]);
+}
+
 static void churn(void)
 {
     unsigned seed = 1 + (unsigned)thread_slot;
@@ -59,6 +78,7 @@ static void churn(void)
         allocate_and_free(&seed);
         usleep(500);
     }
+    free_much();
 }
 
 static void *free_first(void *block)
@@ -116,6 +136,7 @@ int main(int argc, char **argv)
     milliseconds = number_option("milliseconds", 1200);
     exited = flag_option("exited");
     mixed = flag_option("mixed");
+    pthread_barrier_init(&churners, NULL, (unsigned)count);
     expect((unsigned)(exited ? 0 : count) + (unsigned)only + 2);
     for (int i = 0; i < count; i++) {
         int well = healthy || (mixed && i % 2);

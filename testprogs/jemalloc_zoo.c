@@ -3,6 +3,7 @@
  * --threads N      workers (4); the first alone goes up to classes of 8 MiB, the others to 256 KiB
  * --arenas N       arenas made by mallctl, with blocks of their own (0)
  * --hooks          the first of them has extent hooks of its own
+ * --tcaches N      thread caches made by mallctl (0), each with known blocks; one more is destroyed, one flushed
  * --double         one block twice in the tcache of the last worker (nothing else is damaged)
  *
  * Each worker fills slabs, empties some of them wholly, some in part and leaves some full; then it flushes
@@ -11,6 +12,7 @@
  */
 #include "jetruth.h"
 
+#define IN_CACHE(i) (((int)(i) + 2) << 8) /* MALLOCX_TCACHE */
 #define MOST_SMALL 512
 #define MOST_CACHED 4
 #define OTHERS_LARGEST (256 * KIB)
@@ -22,6 +24,7 @@ static unsigned created_arenas[16];
 static void *hooks_used, *doubled;
 static size_t workers;
 static int caches; /* is the tcache on? */
+static size_t caches_made;
 
 /* The sizes are mallctl's. */
 static size_t bin_size(size_t bin) { return ask(indexed("arenas.bin", (unsigned)bin, "size"), 0); }
@@ -76,6 +79,31 @@ static void fill_cache(void)
     }
     struct block *large = note_block(JE(mallocx)(large_size(1), NO_TCACHE), large_size(1));
     leave_cached(large);
+}
+
+/* Blocks in caches that belong to no thread: `cached_blocks` has the cache's number for a thread id. */
+static void create_caches(size_t count)
+{
+    unsigned cache, flushed, spare;
+    size_t length = sizeof cache;
+    if (!count)
+        return;
+    if (JE(mallctl)("tcache.create", &spare, &length, NULL, 0) || JE(mallctl)("tcache.create", &flushed, &length, NULL, 0))
+        give_up("jemalloc_zoo: tcache.create failed");
+    for (size_t i = 0; i < count && i < 16; i++) {
+        if (JE(mallctl)("tcache.create", &cache, &length, NULL, 0))
+            give_up("jemalloc_zoo: tcache.create failed");
+        for (size_t bin = i; bin < bin_classes; bin += 4) {
+            struct block *block = note_block(JE(mallocx)(bin_size(bin), NO_TCACHE), bin_size(bin));
+            JE(dallocx)(block->address, IN_CACHE(cache));
+            block->cached_by = (int)cache;
+            block->state = BLOCK_CACHED;
+        }
+    }
+    JE(dallocx)(JE(mallocx)(64, NO_TCACHE), IN_CACHE(flushed));
+    JE(mallctl)("tcache.flush", NULL, NULL, &flushed, sizeof flushed);
+    JE(mallctl)("tcache.destroy", NULL, NULL, &spare, sizeof spare);
+    caches_made = count;
 }
 
 static void free_twice(void)
@@ -173,6 +201,7 @@ static void details(void)
 {
     json_number("bins", bin_classes);
     json_bool("caches", caches);
+    json_number("caches_made", caches_made);
     json_open("created_arenas", '[');
     for (size_t i = 0; i < created; i++)
         json_number(NULL, created_arenas[i]);
@@ -199,6 +228,7 @@ int main(int argc, char **argv)
     pthread_join(spawn("leaver", leave, NULL), NULL);
     create_arenas(number_option("arenas", 0));
     use(OTHERS_LARGEST);
+    create_caches(number_option("tcaches", 0));
     note_thread_figures();
     meet();
     je_end(details);

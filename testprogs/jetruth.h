@@ -82,7 +82,7 @@ static unsigned own_arena(void) { return (unsigned)ask("thread.arena", 0); }
 /* ---- the program's blocks ---- */
 
 #ifndef BLOCK_SLOTS
-#define BLOCK_SLOTS (1u << 17)
+#define BLOCK_SLOTS (1u << 19)
 #endif
 
 enum block_state { BLOCK_LIVE, BLOCK_FREED, BLOCK_CACHED };

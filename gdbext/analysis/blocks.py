@@ -8,15 +8,19 @@ Sizes are usable bytes. In damaged memory sizes may be anything; sums are exact 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
 from gdbext.analysis.intervals import I64, slices
 from gdbext.analysis.tally import CACHED, CATEGORY, FREE, MMAPPED, TOP, USED, Tally, tally
 from gdbext.errors import NoHeapError, UsageError
-from gdbext.heap.model import CACHED_STATES, FREE_STATES, U64, USED_STATES, Heap, State
+from gdbext.heap.model import CACHED_STATES, FREE_STATES, U8, U64, USED_STATES, Heap, State
+from gdbext.heap.told import evidence_of, problems_of
+from gdbext.kernels import SKIPPED, count_values
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
+
+_SIZES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class ArenaRow:
     """One arena's blocks; ``address`` is None for blocks of no arena, in mappings of their own."""
 
     address: Optional[int] = column("arena", Kind.ADDRESS)
-    allocator: str = column("allocator")
+    allocator: str = column("allocator", whole=True)
     kind: str = column("kind")
     used_blocks: int = column("used blocks", Kind.COUNT)
     used_bytes: int = column("used", Kind.BYTES)
@@ -55,6 +59,13 @@ class ArenaRow:
     free_blocks: int = column("free blocks", Kind.COUNT)
     free_bytes: int = column("free", Kind.BYTES)
     threads: Optional[Tuple[ThreadRef, ...]] = column("threads", Kind.THREADS)
+
+
+@dataclass(frozen=True)
+class NamedArenaRow(ArenaRow):
+    """As :class:`ArenaRow`, where an allocator has several heaps: their names need room in the text."""
+
+    tcache_blocks: int = column(None, Kind.COUNT)
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,8 @@ def summary(heaps: Sequence[Heap]) -> Report:
     tallies = [tally(heap) for heap in heaps]
     totals = _totals(tallies)
     sizes = _by_size(heaps)
-    arenas = [row for heap, counts in zip(heaps, tallies) for row in _arena_rows(heap, counts)]
+    row_type = ArenaRow if all(heap.allocator == heap.family for heap in heaps) else NamedArenaRow
+    arenas = [row for heap, counts in zip(heaps, tallies) for row in _arena_rows(heap, counts, row_type)]
     data = Summary(totals, _classes(totals), arenas, sizes)
     return report_on(heaps, data)
 
@@ -117,12 +129,12 @@ def _classes(totals: Totals) -> Sequence[ClassRow]:
     return [ClassRow(*row, row[2] / whole if whole else None) for row in rows]
 
 
-def _arena_rows(heap: Heap, counts: Tally) -> Iterator[ArenaRow]:
+def _arena_rows(heap: Heap, counts: Tally, row_type: Type[ArenaRow]) -> Iterator[ArenaRow]:
     for at, (blocks, size) in enumerate(zip(counts.blocks.tolist(), counts.bytes.tolist())):
         arena = heap.arenas[at] if at < len(heap.arenas) else None
         if arena is None and not any(blocks):
             continue
-        yield ArenaRow(
+        yield row_type(
             arena.address if arena else None,
             heap.allocator,
             arena.kind if arena else "no arena",
@@ -139,37 +151,30 @@ def _arena_rows(heap: Heap, counts: Tally) -> Iterator[ArenaRow]:
 _GROUPS = ((USED, MMAPPED), (CACHED,), (FREE, TOP))
 
 
+def _group_of_state() -> U8:
+    """Return the group of each block state, or that it is in none."""
+    groups = np.full(256, SKIPPED, np.uint8)
+    for number, group in enumerate(_GROUPS):
+        groups[np.isin(CATEGORY, group)] = number
+    return groups
+
+
 def _by_size(heaps: Sequence[Heap]) -> Rows:
-    groups = [_size_counts(heaps, group) for group in _GROUPS]
-    sizes = np.unique(np.concatenate([group[0] for group in groups]))
-    counts = np.zeros((len(sizes), len(groups)), np.int64)
-    for at, (values, number) in enumerate(groups):
-        counts[np.searchsorted(sizes, values), at] = number
+    parts = [_size_counts(heap, part) for heap in heaps for part in slices(len(heap.blocks), _SIZES_AT_ONCE)]
+    sizes = np.unique(np.concatenate([np.empty(0, np.uint64), *(values for values, _ in parts)]))
+    counts = np.zeros((len(sizes), len(_GROUPS)), np.int64)
+    for values, number in parts:
+        counts[np.searchsorted(sizes, values)] += number
     weight = sizes.astype(np.float64) * counts.sum(axis=1)
     order = np.argsort(-weight, kind="stable")
     sizes, counts, weight = sizes[order], counts[order], weight[order]
     return Rows(lambda: _size_rows(sizes, counts, weight), SizeRow, len(sizes))
 
 
-def _size_counts(heaps: Sequence[Heap], group: Tuple[int, ...]) -> Tuple[U64, I64]:
-    """Return the distinct sizes of the blocks of some categories, and how many there are of each."""
-    wanted = np.isin(CATEGORY, group)
-    values: List[U64] = [np.empty(0, np.uint64)]
-    counts: List[I64] = [np.empty(0, np.int64)]
-    for heap in heaps:
-        for part in slices(len(heap.blocks)):
-            sizes = heap.blocks.size[part][wanted[heap.blocks.state[part]]]
-            found = np.unique(sizes, return_counts=True)
-            values.append(found[0])
-            counts.append(found[1])
-    return _merge(np.concatenate(values), np.concatenate(counts))
-
-
-def _merge(values: U64, counts: I64) -> Tuple[U64, I64]:
-    distinct, place = np.unique(values, return_inverse=True)
-    merged = np.zeros(len(distinct), np.int64)
-    np.add.at(merged, place, counts)
-    return distinct, merged
+def _size_counts(heap: Heap, part: slice) -> Tuple[U64, I64]:
+    """Return the distinct sizes of some blocks, and how many of each are in each group."""
+    blocks = heap.blocks
+    return count_values(blocks.size[part], blocks.state[part], _group_of_state(), len(_GROUPS))
 
 
 def _size_rows(sizes: U64, counts: I64, weight: "np.typing.NDArray[np.float64]") -> Iterator[SizeRow]:
@@ -186,18 +191,21 @@ def _size_rows(sizes: U64, counts: I64, weight: "np.typing.NDArray[np.float64]")
 def require_heaps(heaps: Sequence[Heap]) -> None:
     """Check that there is anything to report on.
 
-    :raises NoHeapError: when there is no heap.
+    :raises NoHeapError: when there is no heap, or none that could be read.
     """
     if not heaps:
         raise NoHeapError("no heap of a known allocator was found")
+    if not any(heap.arenas or heap.complete for heap in heaps):
+        reasons = [problem.message for heap in heaps for problem in heap.problems]
+        raise NoHeapError(f"no heap of this target can be read: {'; '.join(reasons)}")
 
 
 def report_on(heaps: Sequence[Heap], data: object) -> Report:
     """Return a report with all that the heaps have to say about how they were read."""
     return Report(
         data,
-        evidence=[evidence for heap in heaps for evidence in heap.evidence],
-        problems=[problem for heap in heaps for problem in heap.problems],
+        evidence=evidence_of(heaps),
+        problems=problems_of(heaps, brief=True),
         complete=all(heap.complete for heap in heaps),
     )
 

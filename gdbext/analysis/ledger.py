@@ -17,6 +17,7 @@ import numpy as np
 from gdbext.analysis.intervals import Coverage, subtract, unite
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
+from gdbext.heap.told import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex
 from gdbext.report import Kind, Problem, Report, column, line, table
 from gdbext.target import Module, Target
@@ -103,8 +104,8 @@ def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> 
     account, problems = ledger(target, heaps, known.residency)
     return Report(
         account,
-        evidence=[evidence for heap in heaps for evidence in heap.evidence],
-        problems=[*(p for heap in heaps for p in heap.problems), *problems],
+        evidence=evidence_of(heaps),
+        problems=[*problems_of(heaps, brief=True), *problems],
         complete=all(heap.complete for heap in heaps),
         notes=notes_on(heaps, known),
     )

@@ -70,10 +70,10 @@ def listing(heaps: Sequence[Heap], filters: Filters = Filters()) -> Report:
 
 
 def _owners(heap: Heap, arena: Optional[int], by_index: bool) -> Sequence[int]:
-    """Return the indices of the arenas meant, all of them for None."""
+    """Return the positions of the arenas meant, all of them for None."""
     return [
-        each.index
-        for each in heap.arenas
+        position
+        for position, each in enumerate(heap.arenas)
         if arena is None or each.address == arena or (by_index and each.index == arena)
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,12 +33,14 @@ class Neighbour:
 class Place:
     """An address in no block: which mapping it is in.
 
-    :param mapping: file or kind of memory, permissions, bounds.
+    :param place: what it is in the allocator's own terms, else file or kind of memory, permissions, bounds.
+    :param details: the first of these alone; None where the allocator says no more.
     """
 
     address: int = column(None, Kind.ADDRESS)
     block: Optional[int] = column(None, Kind.ADDRESS)
     place: str = line("place")
+    details: Optional[str] = line(None)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ class Found(Place):
     around: Sequence[Neighbour] = table("In memory order")
 
 
+@dataclass(frozen=True)
+class ExplainedFound(Found):
+    """As :class:`Found`, in a heap of an allocator that says more."""
+
+    details: Optional[str] = line("details")
+
+
 def describe(heaps: Sequence[Heap], target: Target, address: int) -> Report:
     """Say what is at an address: the block that holds it, or the mapping.
 
@@ -71,8 +80,19 @@ def describe(heaps: Sequence[Heap], target: Target, address: int) -> Report:
     region = target.index.find(address)
     if region is None:
         raise GdbextError(f"{address:#x} is not mapped", "`info proc mappings` lists what is")
-    text = f"{address:#x} is in no block: {_outside(heaps, target, region, address)}"
-    return report_on(heaps, Place(address, None, text))
+    allocator, details = _explained(heaps, address)
+    what = f"{allocator}, {details}" if details else _outside(heaps, target, region, address)
+    return report_on(heaps, Place(address, None, f"{address:#x} is in no block: {what}", details))
+
+
+def _explained(heaps: Sequence[Heap], address: int) -> Tuple[str, Optional[str]]:
+    """Return the heap that has something to say of an address that is in no block, and what."""
+    told = ((heap.allocator, _explain(heap, address)) for heap in heaps)
+    return next(((name, words) for name, words in told if words), ("", None))
+
+
+def _explain(heap: Heap, address: int) -> Optional[str]:
+    return heap.explain(address) if heap.explain is not None else None
 
 
 def _found(heap: Heap, heaps: Sequence[Heap], target: Target, address: int, block: int) -> Found:
@@ -82,10 +102,13 @@ def _found(heap: Heap, heaps: Sequence[Heap], target: Target, address: int, bloc
     arena = arena_address(heap, int(blocks.owner[block]))
     around = list(_around(heap, heaps, target, block))
     where = "the start" if offset == 0 else f"{offset} bytes inside"
-    return Found(
+    details = _explain(heap, address)
+    page = ExplainedFound if details else Found
+    return page(
         address,
         pointer,
         f"{address:#x} is {where} of the block {pointer:#x}",
+        details,
         int(blocks.size[block]),
         offset,
         State(int(blocks.state[block])).label,

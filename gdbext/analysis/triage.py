@@ -13,6 +13,7 @@ from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
 from gdbext.heap.model import Heap
+from gdbext.heap.told import evidence_of, problems_of
 from gdbext.report import (
     Confidence,
     Evidence,
@@ -112,8 +113,8 @@ def triage(
     rows = [_heap_row(heap) for heap in heaps]
     return Report(
         page(target_text(target), _verdict(target, heaps, len(found)), found, rows, account),
-        evidence=[*(evidence for heap in heaps for evidence in heap.evidence), *beyond.evidence],
-        problems=[*(problem for heap in heaps for problem in heap.problems), *problems],
+        evidence=[*evidence_of(heaps), *beyond.evidence],
+        problems=[*problems_of(heaps, brief=True), *problems],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
         notes=notes_on(heaps, known),
         findings=bool(found),
@@ -123,11 +124,19 @@ def triage(
 def _verdict(target: Target, heaps: Sequence[Heap], found: int) -> str:
     if found:
         return f"{count_text(found, 'finding')}."
-    gap = find_gap(target)
-    if gap is None and all(is_whole(heap.problems) for heap in heaps):
+    gap = find_gap(target) or _lack(heaps)
+    if gap is None:
         return "No findings." if heaps else "No heap was found, so there is nothing to judge but the ledger."
     what = "No findings in what could be read" if heaps else "No heap was found, so nothing could be judged"
-    return f"{what}: {gap or 'the heap is not all in the core'}."
+    return f"{what}: {gap}."
+
+
+def _lack(heaps: Sequence[Heap]) -> Optional[str]:
+    """Return in words that a heap was not read whole; None when all were."""
+    if not all(is_whole(heap.problems) for heap in heaps):
+        return "the heap is not all in the core"
+    partial = [heap.allocator for heap in heaps if not heap.complete]
+    return f"the {partial[0]} heap was not read whole" if partial else None
 
 
 def ranked(findings: Sequence[Finding]) -> Sequence[Finding]:
@@ -144,7 +153,8 @@ def _findings(
 ) -> Iterator[Finding]:
     own = [finding for finding in heap.findings if limits.keep(finding)]
     yield from own
-    yield from find_fragmentation(heap, target, limits, residency, _accounted_arenas(heap, own))
+    if heap.shrinks_from_top:
+        yield from find_fragmentation(heap, target, limits, residency, _accounted_arenas(heap, own))
     yield from find_corruption(heap)
 
 

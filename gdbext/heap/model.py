@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,8 @@ class State(IntEnum):
     TOP = 7
     FREE = 8  # free, in no list that was found
     FENCEPOST = 9  # the allocator's own marker, neither used nor free
+    DIRTY = 10  # unused pages that the allocator keeps, perhaps in RAM
+    MUZZY = 11  # unused pages that the kernel may take back when it wants
 
     @property
     def label(self) -> str:
@@ -53,6 +55,8 @@ FREE_STATES = (
     State.LARGE,
     State.TOP,
     State.FREE,
+    State.DIRTY,
+    State.MUZZY,
 )
 
 
@@ -102,6 +106,13 @@ class Blocks:
             np.empty(0, np.uint32),
         )
 
+    def with_few(self, few: "Blocks") -> "Blocks":
+        """Return these blocks and a few more, all in address order; both are sorted."""
+        if not len(few):
+            return self
+        at = np.searchsorted(self.address, few.address, side="right").tolist()
+        return Blocks(*(_inserted(getattr(self, name), getattr(few, name), at) for name in _COLUMNS))
+
     @staticmethod
     def join(parts: Sequence["Blocks"]) -> "Blocks":
         """Return all parts in address order."""
@@ -116,6 +127,21 @@ class Blocks:
         if np.all(whole.address[1:] >= whole.address[:-1]):
             return whole
         return whole.select(np.argsort(whole.address, kind="stable"))
+
+
+_COLUMNS = ("address", "size", "state", "owner")
+
+
+def _inserted(column: Any, few: Any, places: Sequence[int]) -> Any:
+    """As ``numpy.insert``, which is slow where few are put among very many."""
+    whole = np.empty(len(column) + len(few), column.dtype)
+    before = 0
+    for number, place in enumerate([*places, len(column)]):
+        whole[before + number : place + number] = column[before:place]
+        if number < len(few):
+            whole[place + number] = few[number]
+        before = place
+    return whole
 
 
 @dataclass(frozen=True)
@@ -180,6 +206,12 @@ class Heap:
     :param findings: what the allocator itself recognised.
     :param largest_block: usable bytes of the largest block that is cut from a shared span; larger
         ones get a mapping of their own (glibc's ``mp_.mmap_threshold``). None when unknown.
+    :param shrinks_from_top: whether free memory goes back only from the top of a span, so that live blocks above it
+        pin it; the neutral analysis of fragmentation is about that.
+    :param brief: the problems for a page that is about more than this heap, those in one that belong together; None
+        where that is all of them.
+    :param explain: says what an address in ``spans`` is in the allocator's own terms (slab, region, extent), as
+        one line; None for an address that it has nothing to say about.
     """
 
     allocator: str
@@ -194,3 +226,21 @@ class Heap:
     complete: bool = True
     detail: Any = None
     largest_block: Optional[int] = None
+    shrinks_from_top: bool = True
+    explain: Optional[Callable[[int], Optional[str]]] = None
+    brief: Optional[Sequence[Problem]] = None
+
+    @property
+    def in_brief(self) -> Sequence[Problem]:
+        """The problems for a page that is about more than this heap."""
+        return self.problems if self.brief is None else self.brief
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the walk was stopped, so that another one may tell more."""
+        return any(problem.kind == "interrupted" for problem in self.problems)
+
+    @property
+    def family(self) -> str:
+        """The allocator without what tells several of it apart: "glibc", "jemalloc"."""
+        return self.allocator.split(" ", 1)[0]

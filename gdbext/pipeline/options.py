@@ -13,7 +13,7 @@ from gdbext.errors import UsageError
 DEFAULT_TIMEOUT = 600.0
 _SAMPLED = "lockwait"  # the command that may look at a process several times
 _MOST_SAMPLES = 1000
-_FAMILIES = ("glibc", "blocks", "shapes")  # first words of commands with two
+_FAMILIES = ("glibc", "jemalloc", "blocks", "shapes")  # first words of commands with two
 _WITHOUT_TARGET = ("commands", "shapes list")
 _WITH_OR_WITHOUT = ("shapes show",)  # says more where there is a target
 # Commands whose arguments are words, not one expression.
@@ -23,11 +23,12 @@ _TEXTS = {
     "--container": 2,
     **dict.fromkeys(
         ("--arena", "--bins", "--compare", "--computed", "--computed-at", "--counted", "--dot", "--each", "--end",
-         "--field", "--flame", "--hash", "--head", "--in", "--key", "--mask", "--next", "--noted", "--prev", "--run",
-         "--shape", "--state", "--stored", "--stride", "--where"),
+         "--field", "--flame", "--hash", "--head", "--heap", "--in", "--key", "--mask", "--next", "--noted", "--prev",
+         "--run", "--shape", "--state", "--stored", "--stride", "--where"),
         1,
     ),
 }  # fmt: skip
+_FLAGS = {"lockwait": ("--heap",)}  # options with the name of one of these that have no value there
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,17 @@ def mark_quoted(command: Sequence[str]) -> Sequence[bool]:
 
     Only these are given back the quotes that a shell has taken off; an expression stands as it came.
     """
-    wordy, marked, left = _name_of(command) in _WORDY, [], 0
+    name = _name_of(command)
+    wordy, flags, marked, left = name in _WORDY, _FLAGS.get(name, ()), [], 0
     for word in command:
         option = word.startswith("--") and not left
         marked.append(bool(left) or (wordy and not option))
-        left = _TEXTS.get(word, 0) if option else max(left - 1, 0)
+        left = _words_after(word, flags) if option else max(left - 1, 0)
     return marked
+
+
+def _words_after(option: str, flags: Sequence[str]) -> int:
+    return 0 if option in flags else _TEXTS.get(option, 0)
 
 
 def parse(arguments: Sequence[str]) -> Options:

@@ -2,7 +2,9 @@
 
 Widths are settled by the first rows, so that a table of any length is printed while it is made.
 Numbers are never shortened: headers are broken into lines, text gives way (in the last column it is
-wrapped), and what still does not fit goes below with the first column repeated.
+wrapped), and what still does not fit goes below with the first column repeated. Columns that are ``whole``, and rows
+whose class says ``whole_cells``, have text that does not give way either: it goes below, and is wrapped where a line is
+too short for it. Of threads at least one is named.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from gdbext.render.values import (
     is_numeric,
     shorten,
     show_of,
+    threads_width,
     threads_within,
     value_text,
 )
@@ -23,6 +26,7 @@ from gdbext.report import Kind
 
 _GAP = 2  # what tabulate's plain style puts between columns
 _LEAST = 8  # no text column is shortened below that
+_WRAPPED = 40  # in a last column as narrow as that, text that must not be cut still can be read
 _THREADS = 40  # no list of threads needs more
 _BATCH = 500  # rows that settle the widths, and that are formatted at once
 
@@ -41,11 +45,12 @@ _ROOM = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a text table: the row's field, its header, its kind."""
+    """One column of a text table: the row's field, its header, its kind, and whether text in it must not be cut."""
 
     name: str
     label: str
     kind: Kind
+    whole: bool = False
 
     def cell(self, row: Any, width: int, exact: bool) -> str:
         """Return the row's value in at most ``width`` characters, numbers excepted."""
@@ -54,6 +59,13 @@ class Column:
             return threads_within(value, min(width, _THREADS)) or "-"
         shown = value_text(value, self.kind, exact=exact)
         return shown if is_numeric(self.kind) else shorten(shown, width)
+
+    def least(self, rows: Sequence[Any]) -> int:
+        """Return the characters without which a cell would say nothing: one thread and how many more there are."""
+        if self.kind is not Kind.THREADS:
+            return 0
+        lists = (getattr(row, self.name) or () for row in rows)
+        return min(max(threads_width(threads) for threads in lists), _THREADS)
 
     def wrapped_cell(self, row: Any, width: int, exact: bool) -> str:
         """Return the same, sentences on as many lines as they need: the last column has the room."""
@@ -71,7 +83,8 @@ def columns_of(row_type: Any) -> list[Column]:
     for field in fields(row_type):
         show = show_of(field)
         if show is not None and show.label is not None:
-            shown.append(Column(field.name, show.label, show.kind))
+            whole = show.whole or getattr(row_type, "whole_cells", False)
+            shown.append(Column(field.name, show.label, show.kind, whole))
     return shown
 
 
@@ -132,7 +145,7 @@ class _Part:
         indent = " " * (_total(self.widths) - self.widths[-1])
         for cells in self._cells(batch, exact):
             padded = [
-                cell.rjust(width) if number else cell.ljust(width)
+                cell.strip().rjust(width) if number else cell.strip().ljust(width)  # tabulate strips them too
                 for cell, width, number in zip(cells, self.widths, right)
             ]
             yield from (" " * _GAP).join(padded).rstrip().replace("\n", "\n" + indent).split("\n")
@@ -148,11 +161,12 @@ class _Part:
 
 def _parts(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: int) -> list[_Part]:
     natural = [max(len(column.cell(row, width, exact)) for row in batch) for column in columns]
-    part = _fit(columns, natural, width)
+    least = [column.least(batch) for column in columns]
+    part = _fit(columns, natural, least, width)
     if _total(part.widths) <= width or len(columns) < 3:
         return [part]
     return [
-        _fit([columns[at] for at in group], [natural[at] for at in group], width)
+        _fit([columns[at] for at in group], [natural[at] for at in group], [least[at] for at in group], width)
         for group in _groups(part.widths, width)
     ]
 
@@ -179,13 +193,13 @@ def _groups(widths: Sequence[int], width: int) -> list[list[int]]:
     return groups
 
 
-def _fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> _Part:
+def _fit(columns: Sequence[Column], natural: Sequence[int], least: Sequence[int], width: int) -> _Part:
     headers = [[column.label] for column in columns]
     widths = _widths(natural, headers)
     if _total(widths) > width:
         headers = [_broken(column.label, size) for column, size in zip(columns, natural)]
         widths = _widths(natural, headers)
-    widths = _shrunk(columns, widths, _widths([0] * len(columns), headers), width)
+    widths = _shrunk(columns, widths, _widths(least, headers), width)
     return _Part(columns, widths, _header_rows(headers))
 
 
@@ -220,11 +234,18 @@ def _header_rows(headers: Sequence[Sequence[str]]) -> list[list[str]]:
 def _shrunk(
     columns: Sequence[Column], widths: Sequence[int], headers: Sequence[int], width: int
 ) -> list[int]:
-    """Return the widths with text columns narrowed, the widest first, until all fit or none can."""
+    """Return the widths with text columns narrowed, the widest first, until all fit or none can.
+
+    :param headers: what each column needs for its header, and more where a narrower cell would say nothing.
+    """
     result = list(widths)
+    beside = max(width - _GAP - (widths[0] if len(widths) > 1 else 0), _LEAST)
+    least = [max(header, beside if column.whole else _LEAST) for column, header in zip(columns, headers)]
+    if columns[-1].whole:
+        least[-1] = max(headers[-1], _WRAPPED)
     floors = [
-        size if is_numeric(column.kind) else min(size, max(header, _LEAST))
-        for column, size, header in zip(columns, widths, headers)
+        size if is_numeric(column.kind) else min(size, narrow)
+        for column, size, narrow in zip(columns, widths, least)
     ]
     while _total(result) > width:
         room = [(size, at) for at, size in enumerate(result) if size > floors[at]]

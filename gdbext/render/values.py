@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from gdbext.report import Kind, Show, ThreadRef
 
@@ -132,7 +132,19 @@ def threads_within(threads: Iterable[ThreadRef], width: int) -> str:
     if len(whole) <= width:
         return whole
     for shown in range(len(names) - 1, 0, -1):
-        cut = f"{', '.join(names[:shown])} +{len(names) - shown} more"
+        cut = _cut(names, shown)
         if len(cut) <= width:
             return cut
     return shorten(f"+{len(names)} more" if len(names) > 1 else whole, width)
+
+
+def threads_width(threads: Iterable[ThreadRef]) -> int:
+    """Return the characters that :func:`threads_within` needs to name one thread at least."""
+    names = [thread_text(thread) for thread in threads]
+    if len(names) < 2:
+        return sum(map(len, names))
+    return min(len(", ".join(names)), len(_cut(names, 1)))
+
+
+def _cut(names: Sequence[str], shown: int) -> str:
+    return f"{', '.join(names[:shown])} +{len(names) - shown} more"

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from tests.support.jedamage import DAMAGES
+from tests.support.glibcs import Unavailable
 from tests.support.jemallocs import VERSIONS, jemalloc
 from tests.support.jestages import STALL, JeBoard
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("GDBEXT_TEST_JEMALLOC"),
-    reason="no command reads jemalloc yet: GDBEXT_TEST_JEMALLOC=1 tests what will",
-)
 
-
-@pytest.mark.jeboards()
+@pytest.mark.jeboards(target=("core", "attach"), build=("5.1.0", "5.3.1"))
 def test_a_program_stands_on_every_board(jestage, jeboard):
     here = jestage("jemalloc_zoo", "--threads=2")
     assert here.je.version == jeboard.build.split("-")[0]
@@ -49,23 +42,11 @@ def test_what_statistics_say_agrees_with_what_mallctl_says(jestages):
     assert live <= here.je.after["allocated"]
 
 
-@pytest.mark.parametrize(("turn", "damage"), list(enumerate(DAMAGES)), ids=str)
-def test_damage_is_done(jestages, turn, damage):
-    version = VERSIONS[turn % len(VERSIONS)]
-    here = jestages(JeBoard("gcore", "debug", version), "jemalloc_zoo", "--threads=2", damage=(damage,))
-    (told,) = here.damage
-    assert told["before"] != told["after"]
-    found = here.gdb("output 0", f"output/x *(unsigned long *) {told['address']}").out
-    assert int(found.rpartition("\n")[2][1:], 16) == told["after"]
-
-
 OVERSIZE = f"{STALL},oversize_threshold:0"
 
 
 @pytest.mark.parametrize("twin", ["", "--healthy"])
-@pytest.mark.parametrize(
-    ("version", "conf"), [*((version, STALL) for version in VERSIONS), ("5.2.1", OVERSIZE)]
-)
+@pytest.mark.parametrize(("version", "conf"), [("5.1.0", STALL), ("5.2.1", OVERSIZE), ("5.3.1", STALL)])
 def test_only_threads_that_freed_first_stall(jestages, version, conf, twin):
     stalls = version in ("5.1.0", "5.2.1")
     here = jestages(JeBoard("core", "debug", version), "jemalloc_stalled", *twin.split(), conf=conf)
@@ -98,7 +79,10 @@ def test_small_objects_are_counted(jestages):
 
 
 def test_debian_has_one():
-    assert jemalloc("debian").version.startswith("5.")
+    try:
+        assert jemalloc("debian").version.startswith("5.")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 CACHED = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import pytest
@@ -11,11 +10,6 @@ from gdbext.heap.jemalloc.layouts import WANTED, recorded
 from tests.support.gdbrun import run_gdb
 from tests.support.glibcs import Unavailable
 from tests.support.jemallocs import SOURCES, VERSIONS, jemalloc
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("GDBEXT_TEST_JEMALLOC"),
-    reason="no command reads jemalloc yet: GDBEXT_TEST_JEMALLOC=1 tests what will",
-)
 
 LAYOUTS = {layout.version: layout for layout in recorded()}
 

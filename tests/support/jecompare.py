@@ -37,6 +37,37 @@ def figures(heap: Jemalloc, je: JeTruth) -> Iterator[Figure]:
             yield f"arena {arena.index} {name}", ours, theirs
 
 
+def printed_figures(heap: Jemalloc, je: JeTruth) -> Iterator[Figure]:
+    """Iterate over what ``malloc_stats_print`` told alone, for programs that did not ask ``mallctl`` afterwards.
+
+    The pages of its buffer go from arena 0's unused ones to its active ones and back: there only their sum is told.
+    """
+    yield "arenas", [arena.index for arena in heap.arenas], sorted(je.arena_stats)
+    for arena in heap.arenas:
+        stats = je.arena_stats[arena.index]
+        for name, ours, theirs in _printed(heap, arena, stats, je):
+            yield f"arena {arena.index} {name}", ours, theirs
+
+
+def _printed(heap: Jemalloc, arena: ArenaState, stats: dict[str, Any], je: JeTruth) -> Iterator[Figure]:
+    buffered = arena.index == 0 and je.version in BUFFERED
+    yield from _bins(arena, stats)
+    yield from _large(heap, arena, stats, je)
+    yield "small", arena.small_allocated, stats["small"]["allocated"]
+    yield "small by slabs", arena.small_walked, stats["small"]["allocated"]
+    buffer = PRINT_BUFFER if buffered else 0
+    yield "large", arena.large_allocated, stats["large"]["allocated"] - buffer
+    yield "large by extents", arena.large_walked[1], stats["large"]["allocated"] - buffer
+    pages = (arena.nactive, arena.ndirty, arena.muzzy.npages, arena.retained.npages)
+    told = (stats["pactive"], stats["pdirty"], stats["pmuzzy"], stats["retained"] // arena.page)
+    yield "pages", sum(pages) if buffered else pages, sum(told) if buffered else told
+    yield "active pages", arena.nactive, stats["pactive"] - (buffer and buffer // arena.page + 1)
+    yield "nthreads", arena.nthreads[0], stats["nthreads"]
+    if not buffered:
+        yield from _decay(arena, stats, stats)
+        yield from _caches(heap, arena, stats)
+
+
 def _totals(heap: Jemalloc, je: JeTruth) -> Iterator[Figure]:
     page = heap.location.geometry.page
     yield "page", page, je.raw["page"]

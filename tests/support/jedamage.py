@@ -35,6 +35,12 @@ _OLD = {
     "dirty_npages": "{arena}->extents_dirty.npages.repr",
     "dirty_first": "{arena}->extents_dirty.lru.qlh_first",
     "link": "ql_link.qre_next",
+    "sibling": "ph_link.phn_next",
+    "root": "{bin}.slabs_nonfull.ph_root",
+    "large": "{arena}->stats.lstats[0].nmalloc.repr",
+    "cache": "je_tsd_tls.{tsd}tcache.bins_small[{index}]",
+    "cached": "{cache}.ncached",
+    "object": "*({cache}.avail - {cache}.ncached)",
     "address": "e_addr",
     "bitmap": "{slab}->e_slab_data.bitmap[0]",
 }
@@ -44,12 +50,19 @@ _NEW = {
     "dirty_npages": "{arena}->pa_shard.pac.ecache_dirty.eset.npages.repr",
     "dirty_first": "{arena}->pa_shard.pac.ecache_dirty.eset.lru.head.qlh_first",
     "link": "ql_link_inactive.qre_next",
+    "sibling": "heap_link.link.next",
+    "root": "{bin}.slabs_nonfull.ph.root",
+    "large": "{arena}->stats.lstats[0].nmalloc.val.repr",
+    "cache": "je_tsd_tls.{tsd}tcache.bins[{index}]",
+    "cached": "{cache}.low_bits_empty",
+    "object": "*{cache}.stack_head",
 }
+_MANGLED = "cant_access_tsd_items_directly_use_a_getter_or_setter_"  # since 5.2
 PLACES: Mapping[str, Mapping[str, str]] = {
-    "5.1.0": {**_OLD, "bin": "{arena}->bins[{index}]"},
-    "5.2.1": {**_OLD, "bin": "{arena}->bins[{index}].bin_shards[0]"},
-    "5.3.0": {**_NEW, "bin": "{arena}->bins[{index}]"},
-    "5.3.1": {**_NEW, "bin": "{arena}->all_bins[{index}]"},
+    "5.1.0": {**_OLD, "bin": "{arena}->bins[{index}]", "tsd": "use_a_getter_or_setter_instead_"},
+    "5.2.1": {**_OLD, "bin": "{arena}->bins[{index}].bin_shards[0]", "tsd": _MANGLED},
+    "5.3.0": {**_NEW, "bin": "{arena}->bins[{index}]", "tsd": _MANGLED},
+    "5.3.1": {**_NEW, "bin": "{arena}->all_bins[{index}]", "tsd": _MANGLED},
 }
 _NFREE = {"5.1.0": 26, "5.2.1": 26, "5.3.0": 28, "5.3.1": 28}  # lowest bit of e_bits' nfree
 _STATE = {"5.1.0": 16, "5.2.1": 16, "5.3.0": 17, "5.3.1": 17}
@@ -72,6 +85,16 @@ DAMAGES: Mapping[str, Damage] = {
     "arena": Damage("je_arenas[{ARENA}].repr", "0x123456789000"),  # the table of arenas leads nowhere
 }
 
+# Damage to what only a check looks at; the caches are those of the thread that gdb selects, the first.
+CHECKED: Mapping[str, Damage] = {
+    "sibling": Damage("{dirty_first}->{sibling}", "0x123456789000"),  # a heap of dirty extents leads nowhere
+    "root": Damage("{root}", "0x123456789000"),  # the heap of the bin's slabs leads nowhere
+    "large": Damage("{large}", "old + 3"),
+    "object": Damage("{object}", "old + 8"),  # no region begins there
+    "cached": Damage("{cached}", "old ^ 0x4000"),  # more objects than there can be
+    "held": Damage("{bin}.lock.lock.__data.__lock", "1"),  # as in a thread that is changing the bin
+}
+
 _DO = """
 import json
 told = []
@@ -90,7 +113,7 @@ def commands(version: str, names: Sequence[str], answer: Path) -> tuple[str, ...
 
     The file holds a list of {"address", "size", "before", "after"}.
     """
-    pairs = [_expressions(version, DAMAGES[name]) for name in names]
+    pairs = [_expressions(version, {**DAMAGES, **CHECKED}[name]) for name in names]
     script = answer.with_name("damage.py")
     script.write_text("import gdb\n" + _DO.format(pairs=pairs, answer=str(answer)))
     return (f"source {script}",)

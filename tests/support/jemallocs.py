@@ -4,9 +4,10 @@ Cargo fetches a crate's sources from the registry that this machine's cargo uses
 those of the release. What can't be had raises :class:`Unavailable` with the reason. Builds are made once,
 kept in the cache, and named ``VERSION`` or ``VERSION-VARIANT``:
 
-* no variant: as released.
+* no variant: as released, for addresses of 48 bits whatever this machine's processor has.
 * ``vaddr57``: for processors with five levels of page tables; the radix tree is three levels high.
 * ``nostats``: ``--disable-stats``.
+* ``page16``: pages of 64 KiB, as Debian has them outside x86: bitmaps of slabs are trees, and there are more bins.
 * ``je``: public names with the prefix ``je_``; made from the plain build's objects, in a second.
 * ``rjem``: public and private names as Rust's crates link it (``_rjem_malloc``, ``_rjem_je_arenas``), with a
   symbol table but no debug info; made so too. Its ``archive`` is for static programs.
@@ -61,9 +62,10 @@ SOURCES: Mapping[str, Source] = {
     "5.3.1": Source("tikv-jemalloc-sys", "0.7.1", "81034ce1f1373e37dc865038e1bc8eeecf559ce8"),
 }
 CONFIGURED: Mapping[str, Sequence[str]] = {
-    "": (),
+    "": ("--with-lg-vaddr=48",),
     "vaddr57": ("--with-lg-vaddr=57",),
     "nostats": ("--disable-stats",),
+    "page16": ("--with-lg-page=16",),
 }
 RENAMED: Mapping[str, tuple[str, str]] = {"je": ("je_", ""), "rjem": ("_rjem_", "_rjem_")}  # public, private
 
@@ -222,7 +224,7 @@ def _described(version: str, variant: str, prefix: str) -> Jemalloc:
 
 
 def _place(version: str, variant: str) -> Path:
-    return cache_dir("jemalloc") / _name(version, variant)
+    return cache_dir("jemalloc") / _name(version, variant or "vaddr48")
 
 
 def _recipe(*words: str) -> str:

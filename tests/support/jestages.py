@@ -16,10 +16,11 @@ import json
 import shutil
 import subprocess
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
-from tests.support import programs
+from tests.support import gdbrun, programs
 from tests.support.boards import TARGETS, Board, Run, Stage, Stages, clean_environment, new_directory, require
 from tests.support.glibcs import glibc
 from tests.support.jemallocs import SONAME, VERSIONS, Jemalloc, jemalloc
@@ -59,10 +60,18 @@ class JeStage(Stage):
     jemalloc: Optional[Jemalloc] = None
     damage: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
+    @cached_property
     def je(self) -> JeTruth:
         """What the program and its jemalloc said."""
         return JeTruth(self.truth.raw)
+
+    def answers(self, *commands: str) -> list[dict[str, Any]]:
+        """Load gdbext, run commands with ``--json=FILE`` in one gdb, and return their envelopes."""
+        files = [self.directory / f"answer-{number}-of-many.json" for number in range(len(commands))]
+        for file in files:
+            file.unlink(missing_ok=True)
+        output = self.text(*(f"{command} --json={file}" for command, file in zip(commands, files)))
+        return [gdbrun.read_envelope(file, output) for file in files]
 
 
 @dataclass

@@ -7,11 +7,12 @@ them is set here. Nothing of the walkers is used, except the geometry's numbers,
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional, Sequence
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc.layouts import Layout
+from gdbext.heap.jemalloc.layouts import WANTED, Layout, recorded
+from gdbext.layout import Member, StructLayout
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.target import DebugStruct, Module, Symbol, Target, Thread
@@ -25,6 +26,7 @@ BUILD_ID = "ab" * 20
 ARENAS, ROOT, INFOS, TOTAL = 0x1000, 0x10000, 0x9000, 0x800
 CONSTANTS = MODULE - 0x1000
 PATH = "/lib/libjemalloc.so.2"
+LAYOUTS = {layout.version: layout for layout in recorded()}
 
 
 @dataclass
@@ -44,21 +46,49 @@ BIG_PAGES = Shape(48, 16, (16, 16), True)
 
 @dataclass
 class Names:
-    """A Symbols port of given addresses."""
+    """A Symbols port of given addresses, and of a layout's structures as debug info has them."""
 
     known: dict[str, Symbol] = field(default_factory=dict)
+    typed: Optional[Layout] = None
 
     def find_symbols(self, name: str) -> Sequence[Symbol]:
         return [self.known[name]] if name in self.known else []
 
     def find_structs(self, name: str) -> Sequence[DebugStruct]:
-        return ()
+        known = self.typed.structs if self.typed else {}
+        return [DebugStruct(_upstream(ours, one), BUILD_ID) for ours, one in known.items() if one.name == name]
 
     def find_tls(self, name: str, thread: Thread) -> Optional[int]:
         return None
 
     def find_name(self, address: int) -> Optional[str]:
         return None
+
+
+def _upstream(name: str, struct: StructLayout) -> StructLayout:
+    """Return a structure with jemalloc's names for its members."""
+    members = {WANTED[name].members[key][0]: member for key, member in struct.members.items()}
+    return replace(struct, members={path: replace(one, name=path) for path, one in members.items()})
+
+
+def with_big_pages(version: str) -> Layout:
+    """Return a version's layout as ``--with-lg-page=16`` changes it: 52 bins, bitmaps of 128 + 2 + 1 groups."""
+    structs = dict(LAYOUTS[version].structs)
+    extent, arena, info = structs["extent"], structs["arena"], structs["bin_info"]
+    structs["extent"] = _with(extent, 64 + 131 * 8 + 40, bitmap=replace(extent.member("bitmap"), count=131))
+    structs["bin_info"] = _with(info, 72)
+    bins = arena.member("bins")
+    if bins.count:
+        bins = replace(bins, offset=arena.size, count=52)
+    lstats = replace(arena.member("lstats"), count=232 - 52)
+    root = structs["rtree"].member("root")
+    structs["rtree"] = _with(structs["rtree"], 8 << 16, root=replace(root, count=1 << 16))
+    structs["arena"] = _with(arena, arena.size + bins.size * (bins.count or 0), bins=bins, lstats=lstats)
+    return replace(LAYOUTS[version], version="", structs=structs)
+
+
+def _with(struct: StructLayout, size: int, **members: Member) -> StructLayout:
+    return replace(struct, size=size, members={**struct.members, **members})
 
 
 class World:
@@ -170,7 +200,10 @@ class World:
 
     # -- the target
 
-    def target(self, named: bool = True, absent: Sequence[int] = (), prefix: str = "je_") -> Target:
+    def target(
+        self, named: bool = True, absent: Sequence[int] = (), prefix: str = "je_", typed: bool = False
+    ) -> Target:
+        """Return the target; ``typed``: with debug info of the world's layout."""
         blocks = [(MODULE, bytes(self.module)), (BASE, bytes(self.base)), (HEAP, b"")]
         ends = {MODULE: len(self.module), BASE: BASE_SIZE, HEAP: HEAP_SIZE}
         regions = [
@@ -179,15 +212,15 @@ class World:
             )
             for start in (MODULE, HEAP, BASE)
         ]
-        regions.insert(0, Region(CONSTANTS, MODULE, "r--", PATH))
+        regions.insert(0, Region(CONSTANTS, MODULE, "r--", PATH, 0, _source(CONSTANTS, absent)))
         blocks.append((CONSTANTS, self.constants.ljust(0x1000, b"\0")))
         held = [(start, data) for start, data in blocks if data and start not in absent]
         module = Module(PATH, CONSTANTS, MODULE + len(self.module), BUILD_ID)
         return Target(
-            FakeMemory(held, regions), X86_64, modules=(module,), symbols=self._names(named, prefix)
+            FakeMemory(held, regions), X86_64, modules=(module,), symbols=self._names(named, prefix, typed)
         )
 
-    def _names(self, named: bool, prefix: str) -> Names:
+    def _names(self, named: bool, prefix: str, typed: bool) -> Names:
         if not named:
             return Names()
         new = self.layout.has("emap", "rtree")
@@ -199,8 +232,32 @@ class World:
             prefix + "bin_infos": MODULE + INFOS,
             "narenas_total": MODULE + TOTAL,
         }
-        return Names({name: Symbol(name, address, BUILD_ID) for name, address in places.items()})
+        known = {name: Symbol(name, address, BUILD_ID) for name, address in places.items()}
+        return Names(known, self.layout if typed else None)
 
 
 def _source(start: int, absent: Sequence[int]) -> str:
     return "absent" if start in absent or start == HEAP else "memory"
+
+
+def laid(version: str = "5.3.0", shape: Shape = NARROW, layout: Optional[Layout] = None) -> World:
+    """Two slabs, a large block off its page, and an extent in each other state; what they are by address."""
+    world = World(layout or LAYOUTS[version], shape)
+    page = 1 << shape.lg_page
+    world.places = [HEAP + page * at for at in (1, 8, 20, 40, 50, 60)]
+    slab, full, large, dirty, muzzy, retained = world.places
+    free = page // 8 - 3
+    slab_pages = [full, full + page, full + 2 * page]
+    world.slab = world.extent(slab, page, slab=1, szind=0, nfree=free, arena=0)
+    world.full = world.extent(full, 3 * page, slab_pages, slab=1, szind=3, nfree=0, arena=1)
+    world.large = world.extent(large + 0x340, 5 * page, szind=36, arena=1)
+    world.dirty = world.extent(dirty, 2 * page, state=1, szind=232, arena=0)
+    world.extent(muzzy, page, state=2, szind=232, arena=0)
+    world.extent(retained, 4 * page, state=3, szind=232, arena=1)
+    bitmap = world.layout["extent"].member("bitmap")
+    bits = (1 << free) - 1 | ~0 << page // 8  # above the lowest level all groups have a free region
+    for at in range(bitmap.count or 0):
+        world.word(world.slab + bitmap.offset + 8 * at, bits >> 64 * at)
+    world.put("bin", world.bin_of(0, 0), slabcur=world.slab, curregs=3, curslabs=1, nslabs=1)
+    world.put("bin", world.bin_of(1, 3), slabcur=world.full, curregs=3 * page // 48, curslabs=1, nslabs=1)
+    return world

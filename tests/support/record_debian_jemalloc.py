@@ -26,7 +26,7 @@ from typing import Any, Sequence
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gdbext.heap.jemalloc.find_named import _PREFIXED, _STATIC  # noqa: E402
+from gdbext.heap.jemalloc.find_named import PREFIXED, STATIC  # noqa: E402
 from tests.support.cache import locked  # noqa: E402
 from tests.support.glibcs import Suite, candidate, unpacked  # noqa: E402
 
@@ -41,7 +41,7 @@ PLACED = (
     ".bss",
     ".tbss",
 )  # the same place and size
-NAMES = ("arenas", *_PREFIXED, *_STATIC)
+NAMES = ("arenas", *PREFIXED, *STATIC)
 ROOTS = ("extents_rtree", "arena_emap_global")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 PACKAGES = ("libjemalloc2", "libjemalloc-dev", "libc6", "libc6-dev", "libgcc-s1", "libstdc++6", "zlib1g")

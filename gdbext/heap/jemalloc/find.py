@@ -61,16 +61,20 @@ class Fit:
 
 @dataclass
 class Refusal:
-    """Why no layout fits: the reason of the one that came furthest."""
+    """Why no layout fits: the reason of the one that came furthest.
+
+    :param absent: whether it is that memory is not in the target.
+    """
 
     reason: str = "no layout is known"
     rank: int = -1
     at: Optional[int] = field(default=None)
+    absent: bool = False
 
-    def note(self, rank: int, at: Optional[int], reason: str) -> None:
+    def note(self, rank: int, at: Optional[int], reason: str, absent: bool = False) -> None:
         """Keep the reason if it is of a later step than the one before."""
         if rank > self.rank:
-            self.rank, self.at, self.reason = rank, at, reason
+            self.rank, self.at, self.reason, self.absent = rank, at, reason, absent
 
 
 def find_jemallocs(target: Target, progress: Progress) -> Found:
@@ -84,8 +88,9 @@ def find_jemallocs(target: Target, progress: Progress) -> Found:
     located = _locate_all(target, named, problems)
     located += _locate_all(target, find_builds(target, _modules(located)), problems)
     structural, unknown = find_structural(target, _modules(located), progress)
-    located += _locate_all(target, structural, problems)
-    return Found(tuple(located), (*problems, *unknown))
+    located += _locate_all(target, structural, unknown)
+    problems += [one for one in unknown if not _is_told(target, problems, one)]
+    return Found(tuple(located), tuple(problems))
 
 
 def heap_names(locations: Sequence[Location]) -> list[str]:
@@ -103,6 +108,12 @@ def heap_names(locations: Sequence[Location]) -> list[str]:
         if len(set(marks)) == len(marks) and all(marks):
             return [f"jemalloc {mark}" for mark in marks]
     return [f"jemalloc {location.arenas:#x}" for location in locations]
+
+
+def _is_told(target: Target, problems: Sequence[Problem], other: Problem) -> bool:
+    """Whether there is a problem already of the module that another is about."""
+    module = target.find_module(other.address or 0)
+    return any(module and module.base <= (one.address or 0) < module.end for one in problems)
 
 
 def _modules(located: Sequence[Location]) -> set[int]:
@@ -123,8 +134,11 @@ def _locate_all(target: Target, candidates: Sequence[Globals], problems: list[Pr
 
 def _refused(candidate: Globals, refusal: Refusal) -> Problem:
     where = candidate.module.path if candidate.module is not None else "the target"
-    message = f"jemalloc in {where} (by {candidate.found_by}) is not believed: {refusal.reason}"
-    return Problem("no-layout", refusal.at or candidate.symbols["arenas"], message)
+    found = f"jemalloc in {where} (by {candidate.found_by})"
+    at = refusal.at or candidate.symbols["arenas"]
+    if refusal.absent:
+        return Problem("absent-memory", at, f"{found} cannot be read: {refusal.reason}")
+    return Problem("no-layout", at, f"{found} is not believed: {refusal.reason}")
 
 
 def locate(target: Target, candidate: Globals, refusal: Refusal) -> Optional[Location]:
@@ -153,10 +167,12 @@ def _fit(target: Target, candidate: Globals, layout: Layout, refusal: Refusal) -
     arenas = candidate.symbols["arenas"]
     slots = read_slots(target, arenas, MOST_ARENAS, layout)
     if slots is None:
-        refusal.note(0, arenas, f"its array of arenas at {arenas:#x} cannot be read")
+        absent = target.lacks(arenas, 8 * MOST_ARENAS)
+        where = "is not in the target" if absent else "cannot be read"
+        refusal.note(0, arenas, f"its array of arenas at {arenas:#x} {where}", absent)
         return None
     if not slots.holds:
-        refusal.note(1, arenas, _why_not(slots, layout))
+        refusal.note(1, arenas, _why_not(slots, layout), bool(slots.absent) and not slots.broken)
         return None
     bin_infos = _bin_infos(target, candidate, layout)
     if bin_infos is None:
@@ -175,12 +191,13 @@ def _why_not(slots: Slots, layout: Layout) -> str:
 
 
 def _bin_infos(target: Target, candidate: Globals, layout: Layout) -> Optional[tuple[BinInfo, ...]]:
+    """Return the target's table; () where the target does not hold it; None where it holds another or none."""
     address, module = candidate.symbols.get("bin_infos"), candidate.module
     if address is not None and not target.lacks(address, layout["bin_info"].size):
         return read_bin_infos(target, address, layout)
     found = find_bin_infos(target, module, layout) if module is not None else None
-    # a constant until 5.1: where the file's own pages are not in the target, what the source computes
-    return found or (compute_bin_infos(layout) if module is None or lacks_constants(target, module) else None)
+    # a constant until 5.1: where the file's own pages are not in the target, what the source computes serves
+    return found or (() if module is None or lacks_constants(target, module) else None)
 
 
 def _fit_tree(
@@ -198,9 +215,10 @@ def _fit_tree(
     slabs = current_slabs(target, _sound(slots), layout)
     fits = []
     for geometry in geometries(layout.nsizes, candidate.root_count):
-        if bin_infos[0].slab_size % geometry.page == 0:
+        infos = bin_infos or compute_bin_infos(layout, geometry.page)
+        if infos[0].slab_size % geometry.page == 0:
             votes = count_mapped_back(target, root, geometry, layout, slabs)
-            fits.append(Fit(layout, slots, geometry, root, bin_infos, votes))
+            fits.append(Fit(layout, slots, geometry, root, infos, votes))
     best = max(fits, key=lambda fit: (fit.votes.back, -fit.votes.elsewhere), default=None)
     if best is None or not best.votes.holds:
         most = best.votes.back if best is not None else 0

@@ -19,7 +19,7 @@ from gdbext.target import Module, Symbol, Target
 PREFIXES = ("je_", "", "_rjem_je_", "_rjem_", "jet_")
 
 # Names with the prefix, and those that are static in their file and have none.
-_PREFIXED = (
+PREFIXED = (
     "extents_rtree",
     "arena_emap_global",
     "bin_infos",
@@ -35,7 +35,7 @@ _PREFIXED = (
     "opt_cache_oblivious",
     "background_thread_enabled_state",
 )
-_STATIC = (
+STATIC = (
     "narenas_total",
     "tsd_nominal_tsds",
     "tcaches_past",
@@ -90,7 +90,7 @@ def _globals(target: Target, prefix: str, arenas: Symbol, problems: list[Problem
 def _all_names(target: Target, prefix: str, arenas: Symbol) -> Iterator[tuple[str, int]]:
     """Iterate over the globals of the same file. A static name that it has twice is left out."""
     yield "arenas", arenas.address
-    for name, known_as in [(name, prefix + name) for name in _PREFIXED] + [(name, name) for name in _STATIC]:
+    for name, known_as in [(name, prefix + name) for name in PREFIXED] + [(name, name) for name in STATIC]:
         own = {
             one.address for one in target.symbols.find_symbols(known_as) if one.build_id == arenas.build_id
         }

@@ -4,10 +4,14 @@ In the writable data of each module that holds jemalloc's words, or whose read-o
 1. the array of arenas: words that lead to structures whose ``base->ind`` is their position, and that lie in one of
    that base's own blocks;
 2. the root of the radix tree: the slot from which the tree leads to a current slab's extent, for each geometry.
+
+``narenas_total`` and ``tsd_nominal_tsds`` are not looked for: nothing marks a small number, and the array of arenas,
+threads' pointers and the arenas' lists of caches tell what they would.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
@@ -29,6 +33,7 @@ from gdbext.target import Module, Target
 
 _CACHELINE = 64  # alignment of arenas and of the tree's nodes (base_alloc)
 _MOST_BLOCKS = 1 << 12
+_BLOCK_UNIT = 4096  # blocks of bases are whole huge pages
 _MOST_CANDIDATES = 1 << 12
 _SLABS = 8  # slabs that the root is searched with
 
@@ -62,11 +67,12 @@ class Seen:
 def find_structural(
     target: Target, known: set[int], progress: Progress
 ) -> tuple[list[Globals], list[Problem]]:
-    """Return what looks like a jemalloc, at most one a module, and modules whose version has no table.
+    """Return what looks like a jemalloc, at most one a module, and why there is none in a module that holds one.
 
     :param known: base addresses of modules that need no looking at.
     """
-    found, problems = [], []
+    found: list[Globals] = []
+    problems: list[Problem] = []
     for done, module in enumerate(target.modules):
         progress.at("jemalloc by structure", done, len(target.modules))
         if module.base in known or not may_hold_jemalloc(target, module):
@@ -77,15 +83,9 @@ def find_structural(
         seen = [one for layout in named or recorded() for one in _in_module(target, module, slots, layout)]
         if seen:
             found.append(_globals(module, max(seen, key=lambda one: (one.root_votes, one.votes))))
-        elif texts and not named:
-            problems.append(_unknown_version(module, texts[0]))
+        else:
+            problems += _why_none(target, module, texts, bool(named))
     return found, problems
-
-
-def _unknown_version(module: Module, text: str) -> Problem:
-    tables = ", ".join(layout.version for layout in reversed(recorded()))
-    message = f"{module.path} holds jemalloc {text.split('-')[0]}; without debug info only {tables} are known"
-    return Problem("no-layout", module.base, message)
 
 
 def _globals(module: Module, seen: Seen) -> Globals:
@@ -153,9 +153,9 @@ def _in_own_base(target: Target, arena: int, layout: Layout) -> bool:
         base = layout["arena"].read(reader, arena, "base")
         at = layout["base"].read(reader, base, "blocks")
         for _ in range(_MOST_BLOCKS):
-            if not at:
+            size = block.read(reader, at, "size") if at % _BLOCK_UNIT == 0 and at else 0
+            if not size or size % _BLOCK_UNIT:
                 return False
-            size = block.read(reader, at, "size")
             if at <= arena < at + size:
                 return True
             at = block.read(reader, at, "next")
@@ -205,3 +205,46 @@ def _roots_for(
     leaf = follow(target, nodes, keys[last] * (8 if geometry.compact else 16))
     places = slots.place[edata_of(leaf, geometry, layout) == np.uint64(slab)]
     return [place - 8 * keys[0] for place in places.tolist()]
+
+
+# -- why there is none --------------------------------------------------------------------------------
+
+
+def _why_none(target: Target, module: Module, texts: Sequence[str], known: bool) -> Iterator[Problem]:
+    """Say why no jemalloc was found in a module that has one.
+
+    :param texts: versions that its words tell; none where they are not in the target, too.
+    :param known: whether there is a table for one of them.
+    """
+    if not texts and not os.path.basename(module.path).startswith("libjemalloc"):
+        return
+    lead = f"{module.path} holds jemalloc {texts[0].split('-')[0]}" if texts else f"{module.path} holds a jemalloc"
+    sources = _sources(target, module)
+    if texts and not known:
+        tables = ", ".join(layout.version for layout in reversed(recorded()))
+        message = f"{lead}; without debug info only {tables} are known"
+        yield Problem("no-layout", module.base, message)
+    elif _lacks_data(target, module):
+        yield Problem("absent-memory", module.base, f"{lead}, but its variables are not in the target")
+    elif "absent" in sources:
+        yield Problem(
+            "absent-memory", module.base, f"{lead}, but what its variables lead to is not in the target"
+        )
+    elif sources:
+        message = f"{lead}, but its data fit no table: without debug info only usual builds are known"
+        yield Problem("no-layout", module.base, message)
+
+
+def _lacks_data(target: Target, module: Module) -> bool:
+    regions = target.index.within(module.base, module.end)
+    return any(region.source == "absent" and region.writable for region in regions)
+
+
+def _sources(target: Target, module: Module) -> set[str]:
+    """Return the sources of the memory outside modules that a module's data lead to; none: it was never used."""
+    found: set[str] = set()
+    for _, words in module_words(target, module, writable=True):
+        values = np.unique(words[(words != 0) & (words % np.uint64(_CACHELINE) == 0)])
+        regions = map(target.index.find, values[:_MOST_CANDIDATES].tolist())
+        found.update(one.source for one in regions if one and not target.find_module(one.start))
+    return found

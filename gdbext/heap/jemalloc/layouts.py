@@ -50,6 +50,11 @@ def _tsd(*names: str) -> dict[str, Paths]:
     }
 
 
+def _mutex(*places: str) -> Paths:
+    """Return the paths of the word that is not 0 while a ``malloc_mutex_t`` is held (``mutex.h``)."""
+    return tuple(f"{place}.lock.__data.__lock" for place in places)
+
+
 def _counters(kind: str) -> dict[str, Paths]:
     old, new = f"stats.decay_{kind}", f"stats.pa_shard_stats.pac_stats.decay_{kind}"
     names = ("npurge", "nmadvise", "purged")
@@ -75,6 +80,8 @@ WANTED: Mapping[str, Wanted] = {
             "edata_avail": ("pa_shard.edata_cache.count", "extent_avail_cnt"),
             "lstats": ("stats.lstats",),
             "large": ("large.head.qlh_first", "large.qlh_first"),
+            "large_mutex": _mutex("large_mtx"),
+            "tcaches_mutex": _mutex("tcache_ql_mtx"),
             "tcaches": ("tcache_ql.qlh_first",),
             "descriptors": ("cache_bin_array_descriptor_ql.qlh_first",),
             "bins": ("all_bins", "bins"),
@@ -85,6 +92,7 @@ WANTED: Mapping[str, Wanted] = {
             "use_hpa": ("pa_shard.use_hpa",),
             "ever_used_hpa": ("pa_shard.ever_used_hpa",),
             "hpa_shard": ("pa_shard.hpa_shard",),
+            "hpa_central": ("pa_shard.hpa_shard.central",),
             "sec": ("pa_shard.hpa_shard.sec", "pa_shard.hpa_sec"),
             **{
                 f"hpa_{name}": tuple(
@@ -120,6 +128,7 @@ WANTED: Mapping[str, Wanted] = {
             "guarded_bin_stats": ("guarded_eset.bin_stats",),
             "heaps": ("eset.bins", "heaps"),
             "guarded_heaps": ("guarded_eset.bins",),
+            "mutex": _mutex("mtx"),
             "lru": ("eset.lru.head.qlh_first", "lru.qlh_first"),
             "guarded_lru": ("guarded_eset.lru.head.qlh_first",),
             "state": ("state",),
@@ -129,6 +138,7 @@ WANTED: Mapping[str, Wanted] = {
     "bin": Wanted(
         ("bin_s",),
         {
+            "mutex": _mutex("lock"),
             "slabcur": ("slabcur",),
             "nonfull": ("slabs_nonfull.ph.root", "slabs_nonfull.ph_root"),
             "full": ("slabs_full.head.qlh_first", "slabs_full.qlh_first"),
@@ -196,6 +206,7 @@ WANTED: Mapping[str, Wanted] = {
     "rtree": Wanted(("rtree_s",), _same("root"), ("root",)),
     "rtree_leaf": Wanted(("rtree_leaf_elm_s",), {"bits": ("le_bits",), "extent": ("le_edata", "le_extent")}),
     "emap": Wanted(("emap_s",), _same("rtree")),
+    "hpa_central": Wanted(("hpa_central_s",), _same("eden", "eden_len")),
     "sec": Wanted(("sec_s",), {**_same("shards", "bins", "npsizes"), "nshards": ("opts.nshards",)}),
     "sec_shard": Wanted(("sec_shard_s",), _same("bytes_cur", "bins")),
     "sec_bin": Wanted(

@@ -527,13 +527,74 @@ class TsdState:
     ticks: Optional[int] = None
 
 
+@dataclass(frozen=True, eq=False)
+class CacheBin:
+    """One size class of a thread cache (``cache_bin_t``).
+
+    :param szind: size class index.
+    :param size: usable bytes of one object.
+    :param objects: the cached pointers, the next to be handed out first.
+    :param most: objects that it may hold; None when not known.
+    :param low_water: fewest objects since the last collection; None when not known.
+    """
+
+    szind: int
+    size: int
+    objects: U64
+    most: Optional[int] = None
+    low_water: Optional[int] = None
+
+    @property
+    def cached(self) -> int:
+        """Objects."""
+        return len(self.objects)
+
+    @property
+    def bytes(self) -> int:
+        """Usable bytes of the objects."""
+        return self.cached * self.size
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadCache:
+    """One thread's cache, or one made through ``mallctl("tcache.create")``.
+
+    :param tsd: whose it is; None for one that belongs to no thread.
+    :param address: of the ``tcache_t``.
+    :param arena: address of the arena that it is filled from; 0 for none.
+    :param bins: the classes that hold objects, by size.
+    """
+
+    tsd: Optional[TsdState]
+    address: int
+    arena: int
+    bins: tuple[CacheBin, ...]
+
+    @property
+    def thread(self) -> Optional[ThreadRef]:
+        """The thread, or None."""
+        return None if self.tsd is None else self.tsd.thread
+
+    @property
+    def cached(self) -> int:
+        """Objects of all classes."""
+        return sum(one.cached for one in self.bins)
+
+    @property
+    def bytes(self) -> int:
+        """Usable bytes of all classes."""
+        return sum(one.bytes for one in self.bins)
+
+
 @dataclass
 class Jemalloc:
     """One jemalloc, for its own commands (``Heap.detail``).
 
     :param arenas: initialised ones, by index.
     :param tsds: of the target's threads, or those on jemalloc's own lists; None when not findable.
+    :param tcaches: every thread cache that could be found; None when that could not be done.
     :param complete: False when the walk was interrupted or memory is absent.
+    :param name: what reports call it: "jemalloc", or that and what tells it from others of the target.
     """
 
     target: Target
@@ -543,6 +604,8 @@ class Jemalloc:
     tsds: Optional[Sequence[TsdState]] = None
     problems: list[Problem] = field(default_factory=list)
     complete: bool = True
+    tcaches: Optional[Sequence[ThreadCache]] = None
+    name: str = "jemalloc"
 
     def find_arena(self, index: int) -> Optional[ArenaState]:
         """Return the arena of that index, or None."""

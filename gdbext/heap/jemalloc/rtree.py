@@ -24,7 +24,8 @@ BLOCK = 64 << 10
 _MORE_LEAVES = 64  # leaves for addresses where nothing is mapped that are read all the same
 _ROWS = 1 << 14  # slabs whose bitmaps are counted at a time
 _LISTED = 20  # damaged extents that are told one by one
-_POPCOUNT = np.array([bin(value).count("1") for value in range(1 << 16)], np.uint8)
+_BYTES = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
+_POPCOUNT = np.unpackbits(_BYTES).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
 
 # What LG_VADDR is on the machines that jemalloc is built on, and LG_PAGE where a distribution sets it.
 _VADDRS = (48, 57, 47, 52, 42, 39, 56, 43)
@@ -260,6 +261,7 @@ def decode(target: Target, location: Location, entries: Entries, walk: Walk) -> 
         starts[kept[odd]],
         "has another size than the tree gives it",
         "the tree is believed",
+        kind="extent-size",
     )
     return _columns(target, location, edata[kept], rows[kept], starts[kept], spans)
 
@@ -277,8 +279,10 @@ def _lacks(target: Target, edata: U64) -> bool:
     return any(target.lacks(int(one), 128) for one in edata[:_LISTED])
 
 
-def _tell(walk: Walk, edata: U64, places: U64, what: str, done: str, corruption: bool = True) -> None:
-    kind = "extent" if corruption else "absent-memory"
+def _tell(
+    walk: Walk, edata: U64, places: U64, what: str, done: str, corruption: bool = True, kind: str = "extent"
+) -> None:
+    kind = kind if corruption else "absent-memory"
     for one, place in zip(edata[:_LISTED].tolist(), places[:_LISTED].tolist()):
         walk.doubt(kind, one, f"the extent at {one:#x} (for {place:#x}) {what}: {done}", corruption)
     if len(edata) > _LISTED:
@@ -294,10 +298,13 @@ def _columns(target: Target, location: Location, edata: U64, rows: U64, starts: 
     slab = taken["slab"].astype(np.bool_)
     hpa = taken.get("pai", none).astype(np.bool_)
     state = taken["state"].astype(np.uint8)
-    # pa_dalloc takes the size class from an extent and leaves the rest to the cache
-    state[hpa & (state == ExtentState.ACTIVE) & (taken["szind"] >= location.layout.nsizes)] = (
-        ExtentState.CACHED
-    )
+    # pa_dalloc takes the size class from an extent and leaves the rest, "slab" too, to HPA's cache; an extent being
+    # purged ("slab" is left there too), and the one that guarded blocks are cut from (san_bump.c), are active without
+    # one, and not in nactive
+    nsizes = location.layout.nsizes
+    classless = (state == ExtentState.ACTIVE) & (taken["szind"] >= nsizes)
+    state[classless & hpa] = int(ExtentState.CACHED)
+    state[classless & ~hpa & (~slab | (taken["szind"] == nsizes))] = int(ExtentState.TRANSITION)
     extents = Extents(
         edata,
         starts,

@@ -1,7 +1,8 @@
 """Threads' own data: where it is from the thread pointer, and what it says.
 
 Routes, each held to the same test (states that exist, arenas that exist): the debugger's TLS; the library's one
-``R_X86_64_TPOFF64`` slot (initial-exec TLS); jemalloc's own lists of threads and caches. Source: ``tsd.h``,
+``R_X86_64_TPOFF64`` slot (initial-exec TLS); jemalloc's own lists of threads and caches; any word of the library's
+data that may be such a slot, where a core lacks the relocations. Source: ``tsd.h``,
 ``tsd_tls.h``, ``tcache_structs.h``.
 """
 
@@ -17,14 +18,18 @@ from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.invariants import read_slots
 from gdbext.heap.jemalloc.model import Location, TsdKind, TsdState
 from gdbext.heap.jemalloc.records import Record, read_record
+from gdbext.heap.jemalloc.search import module_words
 from gdbext.memory import view
 from gdbext.memory.bulk import words_at
 from gdbext.memory.elf import Image, find_image
 from gdbext.report import Problem
 from gdbext.target import Module, Target, Thread
+from gdbext.wording import count_text
 
 _MOST_THREADS = 1 << 20
 _REACH = 1 << 20  # bytes between a thread's pointer and its tsd, at most
+_MOST_STACK = 1 << 16  # bytes of one size class's stack
+_MOST_OFFSETS = 1 << 8
 _ASKED = 8  # threads that the debugger is asked about
 _R_TPOFF = {"x86-64": 18, "aarch64": 1030}
 _PT_DYNAMIC, _DT_RELA, _DT_RELASZ, _RELA = 2, 7, 8, 24
@@ -43,7 +48,7 @@ def find_tsd_offset(target: Target, location: Location) -> Optional[TsdPlace]:
     """Return where threads have their tsd, or None when no route leads to one that holds."""
     threads = [thread for thread in target.threads if thread.tls is not None]
     arenas = _arena_addresses(target, location)
-    for words, offsets in _routes(target, location, threads):
+    for words, offsets in _routes(target, location, threads, arenas):
         good = [offset for offset in offsets if _holds(target, location, offset, threads, arenas)]
         if good:
             return TsdPlace(good[0], f"{good[0]:+#x} from the thread pointer, {words}")
@@ -51,13 +56,15 @@ def find_tsd_offset(target: Target, location: Location) -> Optional[TsdPlace]:
 
 
 def _routes(
-    target: Target, location: Location, threads: Sequence[Thread]
+    target: Target, location: Location, threads: Sequence[Thread], arenas: set[int]
 ) -> Iterator[tuple[str, Sequence[int]]]:
     if location.prefix is not None:
         yield "by TLS symbol", _by_symbol(target, location.prefix, threads)
     if location.module is not None:
         yield "by the library's one TLS slot", _by_slot(target, location.module)
     yield "by jemalloc's lists", _by_lists(target, location, threads)
+    if location.module is not None and target.abi.machine == "x86-64":
+        yield "by a word of the library's data", _by_words(target, location, location.module, threads, arenas)
 
 
 def _by_symbol(target: Target, prefix: str, threads: Sequence[Thread]) -> list[int]:
@@ -83,6 +90,19 @@ def _by_lists(target: Target, location: Location, threads: Sequence[Thread]) -> 
     below = target.abi.machine == "x86-64"
     likely = [offset for offset in votes if (offset < 0) == below]
     return sorted(likely, key=lambda offset: (-votes[offset], abs(offset)))[:4]
+
+
+def _by_words(
+    target: Target, location: Location, module: Module, threads: Sequence[Thread], arenas: set[int]
+) -> list[int]:
+    """Return small negative words of a module's data that lead from a thread's pointer to a tsd with an arena."""
+    words = [found for _, found in module_words(target, module, writable=False)]
+    every = np.unique(np.concatenate([np.empty(0, np.uint64), *words]))
+    small = every[(every > np.uint64(2**64 - _REACH)) & (every % np.uint64(8) == 0)].view(np.int64)
+    member, known = location.layout["tsd"].offset("arena"), arenas - {0}
+    pointers = [thread.tls + member for thread in threads if thread.tls is not None]
+    offsets: list[int] = small[-_MOST_OFFSETS:].tolist()
+    return [one for one in offsets if any(_find_word(target, at + one) in known for at in pointers)]
 
 
 def _holds(
@@ -143,7 +163,7 @@ def listed_tsds(target: Target, location: Location, problems: list[Problem]) -> 
 
 
 def listed_tcaches(target: Target, location: Location, problems: list[Problem]) -> list[tuple[int, int]]:
-    """Return the thread caches that the arenas list: tsd and ``tcache_t`` of each."""
+    """Return the threads' caches that the arenas list: tsd and ``tcache_t`` of each."""
     layout = location.layout
     slow = "tcache_slow" in layout.structs
     struct, member = ("tcache_slow", "tcache_slow") if slow else ("tcache", "tcache")
@@ -153,8 +173,23 @@ def listed_tcaches(target: Target, location: Location, problems: list[Problem]) 
         link = layout[struct].offset("link")
         for item in for_each_in_ring(target, head or 0, link, "an arena's list of tcaches", problems):
             tsd = item - layout["tsd"].offset(member)
-            found.append((tsd, tsd + layout["tsd"].offset("tcache")))
+            tcache = tsd + layout["tsd"].offset("tcache")
+            if not _is_created(target, location, item, tcache):
+                found.append((tsd, tcache))
     return found
+
+
+def _is_created(target: Target, location: Location, item: int, tcache: int) -> bool:
+    """Whether a listed cache is one that the program made: then no tsd is around it (``tcache_create_explicit``).
+
+    Before 5.3 its stacks follow it in one block; since then it says where its ``tcache_t`` is.
+    """
+    layout = location.layout
+    if "tcache_slow" in layout.structs:
+        return _find_word(target, item + layout["tcache_slow"].offset("tcache")) not in (tcache, None)
+    first = item + layout["tcache"].offset("bins_small") + layout["cache_bin"].offset("avail")
+    end = item + layout["tcache"].size
+    return end <= (_find_word(target, first) or 0) < end + _MOST_STACK
 
 
 def for_each_in_ring(
@@ -172,8 +207,9 @@ def for_each_in_ring(
         yield at
         last, at = at, _find_word(target, at + link)
     if first and at != first:
-        message = f"{name} does not lead back to its first element {first:#x}: stopped after {len(seen)}"
         lacks = at is None and target.lacks(last + link, 8)
+        stop = "the next is not in the target" if lacks else f"it does not lead back to {first:#x}"
+        message = f"{name}: {count_text(len(seen), 'element')} read, then {stop}"
         kind = "absent-memory" if lacks else "list"
         problems.append(Problem(kind, at or last, message, corruption=not lacks))
 

@@ -9,7 +9,9 @@ from gdbext.errors import FaultError
 from gdbext.memory import Buffer, view
 from gdbext.target import Module, Target
 
-_VERSION = re.compile(rb"(\d+\.\d+\.\d+-\d+-g[0-9a-f]{40}|0\.0\.0-0-g0{40})\0")
+_COMMIT = re.compile(rb"-g[0-9a-f]{40}\0")  # what is rare is looked for first: modules are large
+_VERSION = re.compile(rb"\d+\.\d+\.\d+-\d+-g[0-9a-f]{40}\Z")
+_LONGEST = 64  # bytes of a version
 _NAME = re.compile(rb"<jemalloc>")
 _MOST = 64 << 20  # bytes of one module that are searched
 
@@ -18,7 +20,11 @@ def find_versions(target: Target, module: Module) -> list[str]:
     """Return the version strings in a module, each once."""
     found: dict[str, None] = {}
     for data in _contents(target, module):
-        found.update((match[1].decode("ascii"), None) for match in _VERSION.finditer(data))
+        for match in _COMMIT.finditer(data):
+            end = match.end() - 1
+            version = _VERSION.search(bytes(data[max(0, end - _LONGEST) : end]))
+            if version is not None:
+                found[version[0].decode("ascii")] = None
     return list(found)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from gdbext.heap.jemalloc.build import read_jemalloc
 from gdbext.heap.jemalloc.find import find_jemallocs
-from gdbext.heap.jemalloc.layouts import recorded
 from gdbext.heap.jemalloc.model import NO_EXTENT, ExtentState
 from gdbext.progress import SILENT
 from tests.support.jeworld import (
@@ -16,43 +15,15 @@ from tests.support.jeworld import (
     BASE,
     BIG_PAGES,
     HEAP,
+    LAYOUTS,
     MODULE,
     NARROW,
-    PATH,
     ROOT,
     TOTAL,
     WIDE,
-    World,
+    laid,
+    with_big_pages,
 )
-
-LAYOUTS = {layout.version: layout for layout in recorded()}
-SIZES = [8, 16, 32, 48]
-
-
-def laid(version="5.3.0", shape=NARROW):
-    """Two slabs, a large block off its page, and an extent in each other state; what they are by address."""
-    world = World(LAYOUTS[version], shape)
-    page = 1 << shape.lg_page
-    world.places = [HEAP + page * at for at in (1, 8, 20, 40, 50, 60)]
-    slab, full, large, dirty, muzzy, retained = world.places
-    free = page // 8 - 3
-    slab_pages = [full, full + page, full + 2 * page]
-    world.slab = world.extent(slab, page, slab=1, szind=0, nfree=free, arena=0)
-    world.full = world.extent(full, 3 * page, slab_pages, slab=1, szind=3, nfree=0, arena=1)
-    world.large = world.extent(large + 0x340, 5 * page, szind=36, arena=1)
-    world.dirty = world.extent(dirty, 2 * page, state=1, szind=232, arena=0)
-    world.extent(muzzy, page, state=2, szind=232, arena=0)
-    world.extent(retained, 4 * page, state=3, szind=232, arena=1)
-    fill = 2**64 - 1
-    for at in range(min(free // 64, 8)):
-        world.word(world.slab + world.layout["extent"].offset("bitmap") + 8 * at, fill)
-    if free % 64 and free // 64 < 8:
-        world.word(
-            world.slab + world.layout["extent"].offset("bitmap") + 8 * (free // 64), (1 << free % 64) - 1
-        )
-    world.put("bin", world.bin_of(0, 0), slabcur=world.slab, curregs=3, curslabs=1, nslabs=1)
-    world.put("bin", world.bin_of(1, 3), slabcur=world.full, curregs=3 * page // 48, curslabs=1, nslabs=1)
-    return world
 
 
 def walk(world, **how):
@@ -92,6 +63,50 @@ def test_everything_is_found(version, shape, named):
     assert (first.base.allocated, second.base.allocated) == (1000, 1001)
 
 
+@pytest.mark.parametrize("version", list(LAYOUTS))
+def test_with_big_pages_the_lowest_level_of_a_bitmap_counts(version):
+    world = laid(shape=BIG_PAGES, layout=with_big_pages(version))
+    heap = walk(world, typed=True)
+    assert messages(heap) == []
+    assert (heap.location.geometry.page, heap.location.nbins) == (1 << 16, 52)
+    first, second = (arena.bins for arena in heap.arenas)
+    assert (first[0].info.nregs, first[0].used, first[0].free, first[0].free_bits) == (8192, 3, 8189, 8189)
+    assert (second[3].info.nregs, second[3].used, second[3].free_bits) == (4096, 4096, 0)
+    assert len(first) == 52
+
+
+@pytest.mark.parametrize("version", list(LAYOUTS))
+def test_with_big_pages_debug_info_is_needed(version):
+    world = laid(version, shape=BIG_PAGES, layout=with_big_pages(version))
+    (problem,) = find_jemallocs(world.target(), SILENT).problems
+    assert "is not believed" in problem.message
+
+
+def test_an_interrupt_leaves_what_is_counted():
+    class Impatient:
+        def at(self, doing, done, total):
+            if doing == "radix tree":
+                raise KeyboardInterrupt
+
+    world = laid()
+    (location,) = find_jemallocs(world.target(), SILENT).locations
+    heap = read_jemalloc(world.target(), location, Impatient())
+    assert not heap.complete and len(heap.extents) == 0
+    (problem,) = heap.problems
+    assert (problem.kind, problem.corruption) == ("interrupted", False)
+    assert "only counters are shown" in problem.message
+    assert [arena.bins[0].stats.curregs for arena in heap.arenas] == [3, 0]
+
+
+def test_an_interrupt_while_jemallocs_are_looked_for_goes_on_to_the_command():
+    class Impatient:
+        def at(self, doing, done, total):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find_jemallocs(laid().target(named=False), Impatient())
+
+
 @pytest.mark.parametrize(("version", "usable"), [("5.3.0", 16384), ("5.3.1", 16384), ("5.1.0", 16384)])
 def test_large_blocks_are_as_large_as_the_program_may_use(version, usable):
     assert walk(laid(version)).extents.usable[2] == usable
@@ -107,53 +122,6 @@ def test_places_are_looked_up():
     wanted = np.array([large + 0x1000, slab - 1, 0, 2**64 - 1, full + 5000], np.uint64)
     assert extents.holding(wanted).tolist() == [2, NO_EXTENT, NO_EXTENT, NO_EXTENT, 1]
     assert extents.select(extents.slab).address.tolist() == [slab, full]
-
-
-def test_a_process_without_jemalloc_has_none():
-    world = laid()
-    world.module[ARENAS : ARENAS + 16] = bytes(16)
-    assert find_jemallocs(world.target(), SILENT).locations == ()
-    assert find_jemallocs(world.target(), SILENT).problems == ()  # linked in, and never used
-    assert find_jemallocs(world.target(named=False), SILENT).locations == ()
-
-
-# -- refusals ------------------------------------------------------------------------------------------
-
-
-def refusal(world, **how):
-    found = find_jemallocs(world.target(**how), SILENT)
-    assert found.locations == ()
-    return [problem.message for problem in found.problems][0]
-
-
-def test_a_wrong_index_is_refused():
-    world = laid()
-    for index in (0, 1):
-        at = world.arenas[index] + LAYOUTS["5.3.0"]["arena"].offset("base") - BASE
-        world.put("base", int.from_bytes(world.base[at : at + 8], "little"), ind=77)
-    why = "arenas[0]->base->ind is not 0 (table of 5.3.0, 54eaed1d8b)"
-    assert refusal(world) == f"jemalloc in {PATH} (by symbols) is not believed: {why}"
-
-
-def test_a_version_without_a_table_is_named():
-    world = laid()
-    world.constants = world.constants.replace(b"5.3.0", b"5.0.1")
-    world.module[ARENAS : ARENAS + 16] = bytes(16)
-    assert refusal(world, named=False) == (
-        f"{PATH} holds jemalloc 5.0.1; without debug info only 5.1.0, 5.2.1, 5.3.0, 5.3.1 are known"
-    )
-
-
-def test_a_tree_that_leads_elsewhere_is_refused():
-    world = laid()
-    world.module[ROOT : ROOT + (8 << 18)] = bytes(8 << 18)
-    assert "its radix tree leads back to 0 of 2 slabs" in refusal(world)
-
-
-def test_size_classes_of_another_allocator_are_refused():
-    world = laid()
-    world.put("bin_info", MODULE + 0x9000, reg_size=9)
-    assert "its table of small size classes is not as the source computes it" in refusal(world)
 
 
 # -- damage --------------------------------------------------------------------------------------------
@@ -233,13 +201,6 @@ def test_a_node_that_is_used_twice():
     heap = walk(world)
     assert any("nodes of the radix tree are used twice" in line for line in messages(heap))
     assert len(heap.extents) == 6
-
-
-def test_metadata_that_is_not_in_the_core_is_no_damage():
-    world = laid()
-    found = find_jemallocs(world.target(absent=[BASE]), SILENT)
-    assert found.locations == ()
-    assert "its arenas are not in the target" in found.problems[0].message
 
 
 def test_states_have_names():
