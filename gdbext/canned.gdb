@@ -1,5 +1,6 @@
 # Canned commands of gdbext: source this file after gdbext/load.py. Each is a plain `define`, to be read and copied:
 # `show user gx-longest` prints one, `help gx-longest` says what it does. Arguments with spaces are quoted.
+# They are written in C: under `set language pascal`, say, `with language c -- gx-longest TABLE`.
 
 # An error here: gdbext/load.py has not been sourced.
 python gdb.execute("help gx", to_string=True)
@@ -78,7 +79,9 @@ end
 
 define gx-longest
   if $argc == 1 || $argc == 2
+    set $gx_quiet = 1
     set $gx_longest = $gx_maxbin("$arg0")
+    python gdb.set_convenience_variable("gx_quiet", None)
     if $gx_longest
       printf "%d entries in bin %d of the table at 0x%lx\n", $gx_longest, $gx_bin, $gx_bin_table
       if $argc == 2
@@ -87,7 +90,11 @@ define gx-longest
         eval "gx safe gx listprint $gx_bin_first +%d --limit 10", $gx_bin_link
       end
     else
-      print $gx_why
+      if $_isvoid($gx_why)
+        echo the table has no entries\n
+      else
+        printf "gx-longest: %s\n", $gx_why
+      end
     end
   else
     help gx-longest

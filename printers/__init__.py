@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import dependencies
+from gdbext.bridge import dependencies, language
 from gdbext.bridge.dependencies import MissingDependencyError
 
 NAME = "gdbext"
@@ -42,7 +42,8 @@ class Family:
         try:
             if self.by_shape:
                 dependencies.load()
-            return importlib.import_module(f"{__name__}.{self.name}").find_printer(value, tag)
+            with language.like_c():
+                return importlib.import_module(f"{__name__}.{self.name}").find_printer(value, tag)
         except MissingDependencyError:  # what is missing was told at start-up; gdb prints the value itself
             return None
 

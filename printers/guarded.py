@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Iterator, Tuple
+from typing import Any, Callable, Iterator, Tuple
 
 import gdb
 
+from gdbext.bridge import language
 from gdbext.errors import GdbextError
 
 CHILDREN = 10_000  # at most; gdb itself stops at `print elements`
@@ -34,16 +35,29 @@ class GuardedPrinter:
     def to_string(self) -> str:
         """Return the line, for gdb."""
         try:
-            return self.line()
+            with language.like_c():
+                return self.line()
         except (GdbextError, gdb.error) as error:
             return unreadable(error)
 
     def children(self) -> Iterator[Child]:
         """Iterate over names and values, for gdb."""
         try:
-            yield from islice(self.parts(), CHILDREN)
+            yield from islice(_in_c(self.parts), CHILDREN)
         except (GdbextError, gdb.error) as error:
             yield "?", unreadable(error)
+
+
+def _in_c(parts: Callable[[], Iterator[Child]]) -> Iterator[Child]:
+    """Iterate over parts, each made in a language like C: between two of them gdb prints in the user's own."""
+    with language.like_c():
+        made = parts()
+    while True:
+        with language.like_c():
+            part = next(made, None)
+        if part is None:
+            return
+        yield part
 
 
 def unreadable(error: Exception) -> str:

@@ -15,7 +15,7 @@ from typing import Iterator, Optional
 import gdb
 from gdbext.printers import bare_name
 
-from gdbext.bridge import dependencies, session, settings
+from gdbext.bridge import dependencies, language, session, settings
 from gdbext.errors import GdbextError
 
 _KIND = re.compile(r'^kind\s*=\s*"(\w+)"', re.MULTILINE)
@@ -44,8 +44,9 @@ def table_tags(others: "frozenset[str]") -> "frozenset[str]":
             return tags
         session.call_when_objfiles_change(_forget)
         _tables = tags  # printing goes on while types are looked up
-        if any(map(_is_known, tags)):
-            _tables = tags | (_part_tags() - others - list_tags())
+        with language.like_c():
+            if any(map(_is_known, tags)):
+                _tables = tags | (_part_tags() - others - list_tags())
     return _tables
 
 

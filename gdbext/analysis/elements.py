@@ -278,7 +278,8 @@ def _row_type(names: Sequence[str]) -> Any:
     fields = [
         (f"text{at}", Optional[str], column(name, json=False)) for at, name in enumerate(names or [_WHOLE])
     ]
-    return dataclasses.make_dataclass("ElementTextRow", fields, bases=(ElementRow,), frozen=True)
+    own = {"whole_cells": True}  # what a member holds is what was asked for
+    return dataclasses.make_dataclass("ElementTextRow", fields, bases=(ElementRow,), namespace=own, frozen=True)
 
 
 _WHOLE = "element"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
+from functools import lru_cache
 from itertools import groupby
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -158,13 +159,14 @@ def skew_report(opened: Opened, examined: Examined) -> Report:
     explanations = list(_explanations(examined))
     overall = examined.judged.overall
     bins = sorted((row for each in measured for row in each.figures.worst), key=lambda row: -row.len)
+    hidden = _unknowable(examined)
     placed = [each.figures.misplaced for each in measured if each.figures.misplaced is not None]
     data = (SkewReport if explanations else FairReport)(
         opened.described,
         overall,
         explanations,
-        _rows(examined),
-        bins[:WORST],
+        [_without(row, hidden) for row in _rows(examined)],
+        [_without(row, hidden) for row in bins[:WORST]],
         _histogram_rows(histogram),
         histogram,
         sum(each.figures.walked for each in measured),
@@ -179,6 +181,36 @@ def skew_report(opened: Opened, examined: Examined) -> Report:
         notes=[*notes_of(examined.walked), *_notes(examined)],
         findings=overall is not None and overall.is_finding,
     )
+
+
+def _unknowable(examined: Examined) -> Tuple[str, ...]:
+    """Return the columns that no table has anything for: entries store no hash, or their keys are not known."""
+    tables = [each.table for each in examined.walked]
+    hidden: List[str] = []
+    if not any(_stored(table)[0] for table in tables):
+        hidden += ["distinct_hashes", "hash", "hash_entries", "hash_keys"]
+        if all(each.figures.misplaced is None for each in examined.measured):
+            hidden.append("misplaced")
+    if not any(_stored(table)[1] for table in tables):
+        hidden += ["distinct_keys", "hash_keys"]
+    return tuple(hidden)
+
+
+def _without(row: Any, hidden: Tuple[str, ...]) -> Any:
+    """Return a row that shows less in text."""
+    return _narrowed(type(row).__name__, hidden)(**vars(row)) if hidden else row
+
+
+@lru_cache(maxsize=None)
+def _narrowed(name: str, hidden: Tuple[str, ...]) -> Any:
+    kind: Any = next(one for one in (SkewRow, ProbeSkewRow, BinRow) if one.__name__ == name)
+    names = [name for name in dict.fromkeys(hidden) if name in kind.__dataclass_fields__]
+    fields = [(name, Optional[int], _unshown(kind.__dataclass_fields__[name])) for name in names]
+    return make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True)
+
+
+def _unshown(field: Any) -> Any:
+    return column(None, field.metadata["show"].kind, default=field.default)
 
 
 def _notes(examined: Examined) -> Iterator[str]:
@@ -293,9 +325,16 @@ def find_table_findings(
 
 
 def _is_hash_table(each: Walked) -> bool:
-    if isinstance(each.table, ProbeTable):
-        return each.table.hash is not None or each.table.key is not None
-    return isinstance(each.table, Table) and (each.table.node.hash or each.table.node.key) is not None
+    return any(_stored(each.table))
+
+
+def _stored(table: Optional[Structure]) -> Tuple[bool, bool]:
+    """Return whether entries store a hash, and a key."""
+    if isinstance(table, ProbeTable):
+        return table.hash is not None, table.key is not None
+    if isinstance(table, Table):
+        return table.node.hash is not None, table.node.key is not None
+    return False, False
 
 
 def _finding(examined: Examined, at: int, verdict: Verdict, name: str) -> Finding:

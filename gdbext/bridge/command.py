@@ -10,12 +10,13 @@ import importlib
 import os
 import sys
 import traceback
+from contextlib import nullcontext
 from typing import Any, Iterable, Optional, TextIO, Union
 
 import gdb
 
 from gdbext.arguments import Arguments, find_json, nearest, parse
-from gdbext.bridge import dependencies, selection
+from gdbext.bridge import dependencies, language, selection
 from gdbext.bridge.context import Context
 from gdbext.errors import GdbextError, NoHeapError, UsageError
 
@@ -70,7 +71,8 @@ def run(spec: Any, text: str) -> None:
     """
     context = Context()
     try:
-        with selection.kept():
+        # A command that only runs others leaves them the user's language.
+        with nullcontext() if spec.raw else language.like_c(), selection.kept():
             _answer(spec, text, context)
     except (GdbextError, KeyboardInterrupt, gdb.error) as error:
         fault = _explain(error, context)

@@ -58,19 +58,32 @@ class Context:
         return self.session.known_heaps
 
     def heap(self, allocator: str) -> Any:
-        """Return the heap of one allocator ("glibc").
+        """Return the one heap of an allocator ("glibc").
 
         :raises NoHeapError: when the target has none.
         """
+        return self.heaps_of(allocator)[0]
+
+    def heaps_of(self, family: str, name: Optional[str] = None) -> Sequence[Any]:
+        """Return the heaps of one allocator ("jemalloc"): there may be several, told apart by name.
+
+        :param name: the one that is wanted, as reports call it or only what tells it apart ("je_"); None for all.
+        :raises NoHeapError: when the target has none.
+        """
         heaps = self.heaps()
-        for heap in heaps:
-            if heap.allocator == allocator:
-                return heap
-        others = ", ".join(sorted({heap.allocator for heap in heaps}))
-        raise NoHeapError(
-            f"no {allocator} heap in this target",
-            f"it has: {others}" if others else "no heap of an allocator that gdbext knows was found",
-        )
+        found = [heap for heap in heaps if heap.family == family and heap.detail is not None]
+        if found and name is None:
+            return found
+        if found:
+            named = [heap for heap in found if name in (heap.allocator, heap.allocator.partition(" ")[2])]
+            if named:
+                return named
+            raise NoHeapError(f"no heap {name!r}", f"it has: {', '.join(heap.allocator for heap in found)}")
+        raise _no_heap(heaps, family)
+
+    def unread(self, family: str) -> Sequence[Any]:
+        """Return the heaps of an allocator that are there and could not be read: they have problems and no detail."""
+        return [heap for heap in self.heaps() if heap.family == family and heap.detail is None]
 
     def evaluate(self, expression: str) -> int:
         """Return an expression's value as an unsigned word.
@@ -127,3 +140,13 @@ class Context:
         """Put back what of gdb's settings was changed for the command."""
         if self._elements is not None:
             self._elements.close()
+
+
+def _no_heap(heaps: Sequence[Any], family: str) -> NoHeapError:
+    """Return what is known of an allocator that has no heap that could be read, else which others there are."""
+    doubts = [problem.message for heap in heaps if heap.family == family for problem in heap.problems]
+    if doubts:  # in the message: where the core lacks memory, the hint is about that
+        return NoHeapError(f"no {family} heap in this target can be read: {'; '.join(doubts)}")
+    others = ", ".join(sorted({heap.allocator for heap in heaps if heap.detail is not None}))
+    known = f"it has: {others}" if others else "no heap of an allocator that gdbext knows was found"
+    return NoHeapError(f"no {family} heap in this target", known)

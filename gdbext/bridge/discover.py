@@ -1,8 +1,8 @@
 """Finds the variables that may be tables, with no name given: for ``triage``.
 
 Globals come from symbol tables, locals from the frames of all threads; members of these are followed, nearest
-first. What cannot lead to a wanted type within the depth is left out by its type alone, without
-reading memory. Everything is bounded by one time budget.
+first, those of the executable's globals before any local. What cannot lead to a wanted type within the depth is
+left out by its type alone, without reading memory. Everything is bounded by one time budget.
 """
 
 from __future__ import annotations
@@ -102,14 +102,18 @@ class Discovery:
                     yield located
 
     def _sources(self) -> Sequence[_Source]:
-        """Return where variables come from; globals that are tables themselves first: they are had at once."""
+        """Return where variables come from.
+
+        Globals that are tables themselves first: they are had at once. Then what other globals lead to: a path from
+        one says more than the name of a local that points to the same.
+        """
         own = _Globals(lookup.executables(), self._kinds)
         others = [one for one in gdb.objfiles() if one.owner is None and _is_private(one)]
         libraries = _Globals([one for one in others if one not in lookup.executables()], self._kinds)
         return [
             lambda bound: own.find(0, bound),
-            lambda bound: _locals(self._kinds, bound),
             lambda bound: own.find(DEPTH, bound),
+            lambda bound: _locals(self._kinds, bound),
             lambda bound: libraries.find(DEPTH, bound),
         ]
 

@@ -10,12 +10,12 @@ from typing import Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import lookup, selection, words
+from gdbext.bridge import language, lookup, selection, words
 from gdbext.bridge.harmless import allow_calls, check_harmless, one_line
 from gdbext.errors import UsageError
 
 ELEMENT = "elem"
-WIDTH = 200  # characters of one field
+WIDTH, WHOLE = 2000, 200  # characters of one field, of an element of which no field was named
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _MARK = re.compile(r"/[a-z]+\s+")
@@ -39,23 +39,25 @@ class Elements:
 
         :param type_name: of the element; None or unknown to gdb: only fields that say their type have a value.
         :param fields: paths from the element ("key.name", "next->hash"), or expressions over ``$elem``, each perhaps
-            behind a format of gdb ("/x hash"); none for the whole element.
+            behind a format of gdb ("/x hash"); none for the whole element, of which :data:`WHOLE`
+            characters are enough.
         :return: as many texts; what cannot be read is ``<cannot read 0x…>``, what has no value ``? (why)``.
         """
         self._set(address, type_name)
         known = self._pointer(type_name) is not None
         if not fields:
-            return [self._format("*$elem") if known else f"{address:#x}"]
+            return [_cut(self._format("*$elem"), WHOLE) if known else f"{address:#x}"]
         return [self._format(*_expression(field)) for field in fields]
 
     def run(self, command: str, address: int, type_name: Optional[str]) -> str:
         """Run a command of gdb with ``$elem`` set, and return what it writes.
 
-        Its error is returned behind what it wrote, as a line ``error: …``. Thread and frame are the same afterwards.
+        Its error is returned behind what it wrote, as a line ``error: …``. The command has the user's language; thread
+        and frame are the same afterwards.
         """
         self.close()
         self._set(address, type_name)
-        with selection.kept():
+        with language.as_user(), selection.kept():
             try:
                 return str(gdb.execute(command, to_string=True))
             except gdb.error as error:
@@ -122,7 +124,7 @@ class Elements:
             return f"<cannot read {place[0]}>" if place else "<cannot read>"
         except gdb.error as error:
             return f"? ({one_line(error)})"
-        return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+        return _cut(text, WIDTH)
 
     def _set(self, address: int, type_name: Optional[str]) -> None:
         pointer = self._pointer(type_name)
@@ -137,6 +139,10 @@ class Elements:
             kind = lookup.find_type(type_name)
             self._pointers[type_name] = None if kind is None else kind.pointer()
         return self._pointers[type_name]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _expression(field: str) -> "tuple[str, str]":

@@ -8,7 +8,7 @@ from typing import Iterator, Optional
 
 import gdb
 
-from gdbext.bridge import threads
+from gdbext.bridge import language, threads
 
 FRAMES_A_THREAD = 64
 
@@ -70,7 +70,8 @@ def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]
             if level >= most:
                 break
             frame.select()
-            yield Place(thread.num, level, frame)
+            with language.like_c():  # gdb's language follows the frame
+                yield Place(thread.num, level, frame)
 
 
 def _threads() -> Iterator[gdb.InferiorThread]:

@@ -11,13 +11,13 @@ from typing import Callable, Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import notes, operands, settings
+from gdbext.bridge import language, notes, operands, settings
 from gdbext.bridge.harmless import one_line
 from gdbext.bridge.progress import TimeUp
 from gdbext.errors import GdbextError, UsageError
 from gdbext.structures.counting import NODE_LIMIT, count_nodes
 
-WHY = "gx_why"
+WHY, QUIET = "gx_why", "gx_quiet"
 
 _why: Optional[str] = None
 _told: "set[str]" = set()
@@ -52,7 +52,8 @@ class Function(gdb.Function):
         try:
             if len(arguments) not in self._counts:
                 raise UsageError(f"{len(arguments)} arguments", f"write {self._usage}")
-            number, why = self._answer(arguments)
+            with language.like_c():
+                number, why = self._answer(arguments)
         except TimeUp:
             why = "stopped by the time budget"
         except (GdbextError, gdb.error) as error:
@@ -74,7 +75,12 @@ def register() -> None:
 
 
 def _tell_once(line: str) -> None:
-    """Print a mistake the first time: a condition that can never be true would be waited for in vain."""
+    """Print a mistake the first time: a condition that can never be true would be waited for in vain.
+
+    Not where ``$gx_quiet`` is set: that a canned command sets, which prints ``$gx_why`` itself.
+    """
+    if gdb.convenience_variable(QUIET) is not None:
+        return
     if line not in _told and len(_told) < _TOLD:
         _told.add(line)
         gdb.write(f"gdbext: {line}\n", gdb.STDERR)
@@ -121,13 +127,18 @@ def _count(head: gdb.Value, member: str, most: int) -> "tuple[int, Optional[str]
 def _longest_bin(arguments: Sequence[gdb.Value]) -> "tuple[int, Optional[str]]":
     """Count the entries of the longest bin of a hash table, or of all tables of a group.
 
-    TABLE is one that a shape fits (gx shapes list). It walks the whole table: at each hit of a breakpoint,
+    TABLE is one that a shape fits (gx shapes list); as a text it is looked for as commands do, in the globals of the
+    executable and in other frames too. It walks the whole table: at each hit of a breakpoint,
     $gx_listlen of one bin is far quicker. The answer is 0 when the table cannot be read. Afterwards $gx_bin is the
     bin's number, $gx_bin_table the address of its table, $gx_bin_first its first entry, and $gx_bin_link the
     offset of the link in an entry."""
+    from gdbext.bridge import values
+    from gdbext.bridge.locate import locate
     from gdbext.bridge.shaped import longest_bin
 
-    return longest_bin(operands.read_operand(arguments[0]), _seconds())
+    text = operands.find_text(arguments[0])
+    table = values.located(operands.read_operand(arguments[0]), "TABLE") if text is None else locate(text)
+    return longest_bin(table, _seconds())
 
 
 def _container_of(arguments: Sequence[gdb.Value]) -> "tuple[int, Optional[str]]":

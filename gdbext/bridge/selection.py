@@ -1,7 +1,7 @@
 """The user's selection: kept while a command looks at other threads.
 
 gdb.Frame objects survive a change of thread by their frame id; the restored selection is therefore
-equal, frame number included. The language follows the frame and is never set.
+equal, frame number included. The language follows the frame by itself.
 """
 
 from __future__ import annotations

@@ -82,13 +82,13 @@ class Session:
         return self._heaps or ()
 
     def heaps(self, progress: Progress) -> Sequence[Any]:
-        """Return every heap of the target. One that is incomplete is made anew next time."""
+        """Return every heap of the target. What was interrupted is made anew next time; absent memory stays absent."""
         if self._heaps is not None:
             return self._heaps
         from gdbext.heap.detect import find_heaps
 
         heaps = find_heaps(self.target(), progress)
-        if all(heap.complete for heap in heaps):
+        if not any(heap.interrupted for heap in heaps):
             self._heaps = heaps
         return heaps
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # numpy is loaded when a table is asked for, not at start-up
     from gdbext.structures.model import BinsWalk, ListWalk, ProbeTable, Table
     from gdbext.structures.resolve import Opened
     from gdbext.structures.trees import TreeWalk
+    from gdbext.structures.types import Located
     from gdbext.target import Target
 
 # Convenience variables that tell which bin is the longest: number, table, first entry, offset of its link.
@@ -47,13 +48,19 @@ def open_value(value: gdb.Value, text: str) -> Opened:
     :raises ShapeError: when it is none of what its type says.
     :raises FaultError: when it cannot be read.
     """
+    from gdbext.bridge.values import located
+
+    return open_found(located(value, text))
+
+
+def open_found(found: Located) -> Opened:
+    """Open an object by the shape that fits its type; errors as :func:`open_value`."""
     target = read_target()
     from gdbext.bridge.shapes import read_shapes
-    from gdbext.bridge.values import located
     from gdbext.structures.resolve import Manner, open_located
 
     try:
-        return open_located(target, session.current().types(), read_shapes(), located(value, text), Manner())
+        return open_located(target, session.current().types(), read_shapes(), found, Manner())
     except UsageError as error:
         raise UsageError(error.message) from None  # the hint is about options of commands
 
@@ -91,14 +98,14 @@ def _judged(walk: Union[ListWalk, TreeWalk], most: int) -> "tuple[int, Optional[
     return 0, f"{reason.word} {walk.end.address or 0:#x} after {nodes} nodes"
 
 
-def longest_bin(table: gdb.Value, seconds: int) -> "tuple[int, Optional[str]]":
+def longest_bin(table: Located, seconds: int) -> "tuple[int, Optional[str]]":
     """Return the length of the longest bin of a table or group, and why that is not the whole truth.
 
     :raises UsageError: when it is no table; else as :func:`open_value`.
     """
     for name in (BIN, BIN_TABLE, BIN_FIRST, BIN_LINK):
         gdb.set_convenience_variable(name, None)
-    opened = open_value(table, "TABLE")
+    opened = open_found(table)
     from gdbext.bridge.progress import TerminalProgress
     from gdbext.structures.model import Group, ProbeTable, Table
 

@@ -15,7 +15,8 @@ from gdbext.bridge import selection
 from gdbext.layout import Member, StructLayout
 from gdbext.target import DebugStruct, Symbol, Thread
 
-_WHERE = re.compile(r"^(?P<name>\S+)(?: \+ (?P<offset>\d+))? in section \S+?(?: of (?P<file>.+))?$")
+# Names of C++ have spaces: "(anonymous namespace)::lock".
+_WHERE = re.compile(r"^(?P<name>\S.*?)(?: \+ (?P<offset>\d+))? in section \S+?(?: of (?P<file>.+))?$")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -150,4 +151,6 @@ def _is_signed(kind: Any) -> bool:
     # Type.is_signed came with gdb 12; the value of all-ones tells it everywhere.
     if kind.code != gdb.TYPE_CODE_INT:
         return False
+    if kind.sizeof > 8:  # gdb does not calculate with these before 14
+        return "unsigned" not in str(kind)
     return int(gdb.Value(b"\xff" * kind.sizeof, kind)) < 0

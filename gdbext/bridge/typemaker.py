@@ -147,7 +147,8 @@ def _tag(kind: gdb.Type, behind: gdb.Type) -> str:
 def _signature(record: gdb.Type) -> Hashable:
     """Return what tells structures apart: files may have different ones under one name."""
     members: Tuple[Hashable, ...] = tuple(
-        (member.name, getattr(member, "bitpos", None), str(member.type)) for member in record.fields()
+        (member.name, getattr(member, "bitpos", None), member.type and name_of(member.type))
+        for member in record.fields()
     )
     return record.code, record.name, int(record.sizeof), members
 
@@ -174,4 +175,6 @@ def _is_signed(kind: gdb.Type) -> bool:
     # Type.is_signed came with gdb 12; the value of all-ones tells it everywhere.
     if kind.code not in _SIGNED or not kind.sizeof:
         return False
+    if kind.sizeof > 8:  # gdb does not calculate with these before 14
+        return "unsigned" not in str(kind)
     return int(gdb.Value(b"\xff" * kind.sizeof, kind)) < 0

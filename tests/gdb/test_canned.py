@@ -82,7 +82,21 @@ def test_looking_at_a_cache(stage, board):
     first = re.search(r"^ +0 +(0x[0-9a-f]+)", output.out, re.MULTILINE)
     assert first and address(first[1]), output
     wrong = here.text(CANNED, "gx-longest nosuch", "gx-longest main", "echo went on\\n")
-    assert "went on" in wrong.out and "nosuch" in wrong.out, wrong
+    told = [line for line in (wrong.out + wrong.err).splitlines() if "nosuch" in line]
+    assert "went on" in wrong.out and len(told) == 1 and told[0].startswith("gx-longest: "), wrong
+
+
+@pytest.mark.boards(target=("attach", "core"), info=("debug",), glibc=("system",))
+def test_the_longest_bin_of_what_the_selected_frame_does_not_know(stage, board):
+    """A local of another thread, and a global whose name libc has a function of."""
+    here = stage("hidden_table", "--entries", "2000")
+    walker = here.truth.details["walker"]
+    asked = ("table", "daemon->env->rrset_cache->table", "nosuch")
+    steps = [step for text in asked for step in (f'output $gx_maxbin("{text}")', "echo \\n>>>")]
+    output = here.text("echo >>>", *steps, CANNED, "gx-longest table 1")
+    found = [text.strip() for text in output.out.split(">>>")[1:4]]
+    assert found[0] == str(walker["chain"]) and int(found[1]) > 20 and found[2] == "0", (found, walker, output)
+    assert f"{walker['chain']} entries in bin {walker['bin']} of the table" in output.out, output
 
 
 @pytest.mark.boards(target=("attach", "core", "gdbserver"), info=("debug",), glibc=("system",))

@@ -13,6 +13,8 @@ from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
+from tests.support.jestages import STALL, JeBoard
+from tests.support.jestages import get as get_jemalloc
 
 mount(str(CHECKOUT / "gdbext"))
 from gdbext import commands  # noqa: E402
@@ -30,6 +32,13 @@ COMMANDS = (
     "glibc mmapped",
     "glibc check",
     "glibc trim",
+    "jemalloc arenas",
+    "jemalloc bins",
+    "jemalloc extents",
+    "jemalloc large",
+    "jemalloc tcache",
+    "jemalloc decay",
+    "jemalloc check",
     "blocks summary",
     "blocks list",
     "blocks at",
@@ -72,6 +81,13 @@ LOCKS = {
     "lockwait (compared)": "lockwait --compare={folder}/earlier.json",
     "lockwait (stacks)": "lockwait --stacks",
 }
+# Asked for programs that use jemalloc: one with everything, one whose pages do not decay, one that is damaged.
+JEMALLOC = tuple(name for name in COMMANDS if name.startswith("jemalloc"))
+JEMALLOC_STAGES = (
+    (JeBoard("core", "debug", "5.3.1"), "jemalloc_zoo", (), {}),
+    (JeBoard("core", "debug", "5.2.1"), "jemalloc_stalled", (), {"conf": f"{STALL},oversize_threshold:0"}),
+    (JeBoard("gcore", "debug", "5.3.0"), "jemalloc_zoo", ("--threads=2",), {"damage": ("szind",)}),
+)
 # What pipelines rely on: DESIGN, section 6, as far as the commands exist.
 PROMISED = {
     "rss": "entries[].owner entries[].bytes entries[].resident total residual",
@@ -81,6 +97,11 @@ PROMISED = {
     " arenas[].in_use_bytes arenas[].in_use_blocks arenas[].tcache_bytes arenas[].bins_bytes"
     " arenas[].top_bytes arenas[].trimmable_bytes arenas[].threads arenas[].in_flux arenas[].overhead_bytes"
     " arenas[].foreign_bytes mmapped.blocks mmapped.bytes mmapped.expected_blocks mmapped.expected_bytes",
+    "jemalloc arenas": "arenas[].index arenas[].allocated arenas[].active arenas[].dirty arenas[].muzzy"
+    " arenas[].retained arenas[].metadata arenas[].threads totals.allocated",
+    "jemalloc decay": "arenas[].index arenas[].dirty.decay_ms arenas[].dirty.npages arenas[].dirty.allowed_npages"
+    " arenas[].dirty.sweeps arenas[].dirty.madvises arenas[].dirty.purged arenas[].muzzy.npages threads[].number"
+    " threads[].ticker",
     "walklist": "tables[].index tables[].address tables[].bins tables[].entries tables[].walked tables[].nonempty"
     " tables[].max_len tables[].max_bin tables[].end total max_len",
     "slabskew": "tables[].index tables[].address tables[].bins tables[].entries tables[].walked tables[].nonempty"
@@ -156,7 +177,8 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         except Unavailable as reason:
             pytest.skip(str(reason))
         inside = stage.truth.ledger["live_blocks"][-1][0]
-        lines = {command: command for command in COMMANDS if command not in ("blocks at", *STRUCTURES, *LOCKS)}
+        left_out = ("blocks at", *STRUCTURES, *LOCKS, *JEMALLOC)
+        lines = {command: command for command in COMMANDS if command not in left_out}
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
         lines["commands"] = "gx commands"
         for name, envelope in zip(lines, ask(stage, *lines.values())):
@@ -178,6 +200,15 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         before = [f"lockwait --json={folder}/earlier.json"]
         for name, envelope in zip(lines, ask(stage, *lines.values(), before=before)):
             gathered[name.partition(" (")[0]].append(envelope)
+    for board, program, arguments, how in JEMALLOC_STAGES:
+        try:
+            stage = get_jemalloc(stages, board, program, arguments, **how)
+        except Unavailable:
+            break  # the tests of these commands skip
+        neutral = ("triage", "rss", "blocks summary", "blocks list")
+        lines = {**{name: name for name in neutral}, **{name: f"gx {name}" for name in JEMALLOC}}
+        for name, envelope in zip(lines, ask(stage, *lines.values())):
+            gathered[name].append(envelope)
     return gathered
 
 
@@ -269,6 +300,11 @@ def wrong_fields(data: Any, known: dict[str, Row]) -> Iterator[str]:
             yield f"{path} is {value!r}, which is not in its list"
 
 
+def require(answers, command: str) -> None:
+    if command in JEMALLOC and len(answers[command]) < len(JEMALLOC_STAGES):
+        pytest.skip("no jemalloc of all the versions that are asked")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_answers_are_as_documented(answers, command):
     for envelope in answers[command]:
@@ -278,6 +314,7 @@ def test_answers_are_as_documented(answers, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documented_fields_occur(answers, command):
+    require(answers, command)
     known = FIELDS[command]
     seen = {path for envelope in answers[command] for path, _ in leaves(envelope["data"], known)}
     assert sorted(set(known) - seen) == []
@@ -285,6 +322,7 @@ def test_documented_fields_occur(answers, command):
 
 @pytest.mark.parametrize("command", PROMISED)
 def test_the_names_of_the_design_are_there(answers, command):
+    require(answers, command)
     known = FIELDS[command]
     seen = {path for envelope in answers[command] for path, _ in leaves(envelope["data"], known)}
     assert sorted(set(PROMISED[command].split()) - seen) == []
@@ -316,7 +354,9 @@ def test_evidence_and_problems_are_as_documented(answers):
 
 
 def test_what_only_a_process_tells_is_null_on_a_core(answers):
-    *cores, process = (envelope["data"] for envelope in answers["rss"])
+    everything = [envelope["data"] for envelope in answers["rss"]]
+    (process,) = (data for data in everything if data["rss"] is not None)
+    cores = [data for data in everything if data is not process]
     for name in ("resident", "rss", "pss", "anon_huge_pages", "swap", "rss_difference"):
         assert all(data[name] is None for data in cores)
         assert is_integer(process[name])
@@ -380,12 +420,12 @@ def test_every_kind_of_problem_is_documented():
 
 
 NO_KINDS = {"next-bin"}  # how a table's chains end
-# Kinds that gdbext.structures.checking and its callers put together.
+# Kinds that gdbext.structures.checking and its callers put together, and jemalloc's checks of lists.
 COMPOSED = {
     f"{what}-{word}"
     for what in ("list", "chain", "lru")
     for word in (*checking._BROKEN.values(), "end", "prev", "last", "count")
-}
+} | {"extent-heap", "extent-list"}
 
 
 def test_every_documented_kind_of_problem_is_in_the_source():

@@ -223,6 +223,14 @@ def test_types(asked):
     assert given[7]["name"] == "struct goal **"
 
 
+def test_integers_that_gdb_does_not_calculate_with(asked):
+    given = [each["answer"] for each in asked.ask(["type", "__int128"], ["type", "__int128 unsigned"])]
+    assert [(one["code"], one["size"], one["signed"]) for one in given] == [
+        ("integer", 16, True),
+        ("integer", 16, False),
+    ]
+
+
 def test_types_refer_to_themselves_and_are_made_once(asked):
     assert [each["answer"] for each in asked.ask(["again", "struct goal"], ["own", "struct goal"])] == [True, True]
 

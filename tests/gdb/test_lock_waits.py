@@ -285,6 +285,16 @@ def cost(options, folder):
     return float(told[1]), json.loads((folder / "answer.json").read_text())
 
 
+def test_a_stack_that_cannot_be_unwound_spoils_no_other(started):
+    waiting = started()
+    sound = lockwait(waiting.folder, waiting.attached())
+    ruined = lockwait(waiting.folder, waiting.attached(), "thread 4", "set $rsp = 24", "set $rbp = 24", "thread 1")
+    rows, twins = ({row["number"]: row for row in answer["data"]["threads"]} for answer in (ruined, sound))
+    own, twin = rows.pop(4), twins.pop(4)
+    assert rows == twins and ruined["complete"] == sound["complete"]
+    assert own["frame"] is None and (own["state"], own["lock"]) == (twin["state"], twin["lock"])
+
+
 def test_what_64_threads_cost(started):
     waiting = started("huge", 64)
     for options in (waiting.attached(), waiting.core()):

@@ -1,7 +1,7 @@
 """Debian's own servers and Python under a small load: what gdbext says reconciles, and nothing is found.
 
 Nobody wrote these programs for us, so the oracles are the kernel's RSS, ``mp_``, and ``malloc_stats(3)``, which
-gdb calls in the process after everything else is done. redis-server uses jemalloc: there is no glibc heap.
+gdb calls in the process after everything else is done. Those on jemalloc are in ``test_real_jemalloc.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
@@ -96,7 +96,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], folder: Path, environment: Optional[dict[str, str]] = None
+) -> Iterator[subprocess.Popen[bytes]]:
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(
             command,
@@ -104,7 +106,7 @@ def running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **(environment or {})},
             start_new_session=True,
             preexec_fn=gdbrun.die_with_parent,
         )
@@ -268,20 +270,6 @@ def python(folder: Path) -> Iterator[Daemon]:
         yield Daemon(process.pid, str(Path(exe).resolve()), (folder / "output",))
 
 
-@contextlib.contextmanager
-def redis(folder: Path) -> Iterator[Daemon]:
-    exe, port = require("redis-server", "redis-server"), free_port()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--appendonly", "no"]
-    with running([exe, *options], folder) as process:
-        wait_for(lambda: accepts(port), process, folder)
-        with socket.create_connection(("127.0.0.1", port), READY) as client, client.makefile("rwb") as stream:
-            for number in range(3000):
-                stream.write(b"SET k%d %s\r\n" % (number % 1000, b"x" * (number % 500 + 1)))
-                stream.flush()
-                assert stream.readline() == b"+OK\r\n"
-        yield Daemon(process.pid, str(Path(exe).resolve()), (folder / "output",))
-
-
 PROGRAMS = {"memcached": memcached, "nginx": nginx, "python": python, "unbound": unbound}
 
 
@@ -395,12 +383,3 @@ def test_a_real_program_reconciles(name, tmp_path):
     bare = ask([*NO_DEBUG_INFO, "-core", str(core)], tmp_path, *COMMANDS)
     names = ("name", "owner", "contents")
     assert figures(live, *names) == figures(bare, *names)
-
-
-def test_a_program_on_jemalloc_has_no_glibc_heap(tmp_path):
-    with redis(tmp_path) as daemon:
-        answers = ask(["-p", str(daemon.pid)], tmp_path, "triage", "rss", "glibc arenas")
-    assert answers.envelopes["glibc arenas"]["error"]["kind"] == "no-heap"
-    assert answers.data("triage")["findings"] == []
-    assert answers.data("rss")["residual"] == answers.data("rss")["rss_difference"] == 0
-    assert re.search(r"^verdict: +No heap was found", answers.text, re.M)

@@ -10,7 +10,7 @@ from gdbext.structures.locks.mention import find_mentions
 from gdbext.structures.locks.model import NO_STACKS, Census, Frame, Stacks, State, Syscall, Wait
 from gdbext.structures.locks.objects import Objects, objects_of
 from gdbext.structures.locks.parked import find_parked
-from gdbext.structures.locks.spins import find_spin
+from gdbext.structures.locks.spins import decodes_spins, find_spin
 from gdbext.structures.locks.syscalls import find_futex_wait, find_machine, find_syscall
 from gdbext.structures.locks.tids import Tids, read_tids
 from gdbext.target import Module, Target, Thread
@@ -32,7 +32,7 @@ def take_census(target: Target, stacks: Stacks = NO_STACKS, progress: Progress =
         progress.at("threads", done, len(target.threads))
         waits.append(look.wait_of(thread))
     mentions = find_mentions(target, _unowned(waits))
-    return Census(tuple(waits), tids.numbers, mentions, tuple(_notes(target, tids)), tids.certain)
+    return Census(tuple(waits), tids.numbers, mentions, tuple(_notes(target, tids, waits)), tids.certain)
 
 
 class _Look:
@@ -112,8 +112,10 @@ def _find_libc(target: Target) -> Optional[Module]:
     return None
 
 
-def _notes(target: Target, tids: Tids) -> Sequence[str]:
+def _notes(target: Target, tids: Tids, waits: Sequence[Wait]) -> Sequence[str]:
     notes = []
+    if not decodes_spins(target) and any(wait.state is State.RUNNING for wait in waits):
+        notes.append(f"spinlocks are not decoded on {target.abi.machine}: a thread that runs may be spinning")
     if find_machine(target) is None:
         notes.append(f"the registers of {target.abi.machine} are not known here: no thread's wait can be decoded")
     if tids.offset is None and any(thread.registers for thread in target.threads):

@@ -245,23 +245,36 @@ def _mutexes(wait: FutexWait, objects: Objects) -> Iterator[_Candidate]:
 
 
 def _rwlocks(wait: FutexWait, objects: Objects) -> Iterator[_Candidate]:
+    """Iterate over read-write locks.
+
+    Upstream: nptl/pthread_rwlock_common.c. Readers wait in a write phase, writers for the readers or the writer
+    before them; the bits that say so are off only for a moment. Since 2.41 a condition variable's word counts its
+    signals and takes all these values.
+    """
     if wait.operation != _WAIT_BITSET:
         return
     rwlock = objects.layouts.rwlock
     if wait.value in (_USED, _USED | 1):
         waiting = Primitive.RWLOCK_READ if wait.value & 1 else Primitive.RWLOCK_WRITE
+        bit = layouts.WRITE_PHASE if wait.value & 1 else layouts.WRITE_LOCKED
         state = objects.find_rwlock(wait.address - rwlock.offset("wrphase_futex"), waiting)
         if state is not None and (state.owner_tid or state.readers or (state.word or 0) >> layouts.READERS_SHIFT):
-            yield _Candidate(state, "the wrphase word of a held read-write lock", bool(state.owner_tid))
+            yield _held_rwlock(state, bit, "the wrphase word of a held read-write lock")
     if wait.value == _USED | 1:
         state = objects.find_rwlock(wait.address - rwlock.offset("writers_futex"), Primitive.RWLOCK_WRITE)
         if state is not None and (state.owner_tid or state.readers):
-            yield _Candidate(state, "the writers word of a held read-write lock", bool(state.owner_tid))
+            yield _held_rwlock(state, layouts.WRITE_LOCKED, "the writers word of a held read-write lock")
     flags = wait.value & (layouts.WRITE_PHASE | layouts.WRITE_LOCKED | layouts.READERS_WAIT)
     if flags == layouts.WRITE_LOCKED | layouts.READERS_WAIT and wait.value >> layouts.READERS_SHIFT:
         state = objects.find_rwlock(wait.address - rwlock.offset("readers"), Primitive.RWLOCK_READ)
-        if state is not None and (state.owner_tid or state.readers):
+        held = state is not None and (state.owner_tid or state.readers)
+        if state is not None and held and objects.prefers_writers(state.address):
             yield _Candidate(state, "the readers word of a read-write lock that prefers a waiting writer", True)
+
+
+def _held_rwlock(state: LockState, bit: int, because: str) -> _Candidate:
+    sound = bool((state.word or 0) & bit)
+    return _Candidate(state, because, sound and bool(state.owner_tid), not sound)
 
 
 def _conditions(wait: FutexWait, objects: Objects) -> Iterator[_Candidate]:

@@ -51,7 +51,7 @@ class Objects:
         :param waiting: whether somebody waits to read or to write.
         """
         words = self._words(self.layouts.rwlock, address)
-        if words is None or not _is_rwlock(words):
+        if words is None or address % self.target.abi.pointer_size or not _is_rwlock(words):
             return None
         readers, flags = words["readers"] >> layouts.READERS_SHIFT, words["readers"]
         writer, shared = words["cur_writer"] or None, bool(words["shared"])
@@ -61,6 +61,11 @@ class Objects:
         held = readers and not flags & layouts.WRITE_PHASE
         meaning = f"{count_text(readers, 'reader')}" if held else "free, or being handed over"
         return LockState(address, waiting, flags, meaning, readers=readers if held else 0, shared=shared)
+
+    def prefers_writers(self, address: int) -> bool:
+        """Return whether a read-write lock is of the only kind whose readers wait at its first word."""
+        words = self._words(self.layouts.rwlock, address)
+        return words is not None and words["flags"] == layouts.PREFER_WRITER_NONRECURSIVE
 
     def find_condition(self, address: int, layout: StructLayout) -> Optional[LockState]:
         """Return the condition variable at an address, laid out so, or None."""

@@ -2,7 +2,7 @@
 
 x86: glibc's ``pthread_spin_lock`` (sysdeps/x86_64/nptl/pthread_spin_lock.S, sysdeps/i386/nptl/) decrements the
 lock and loops over ``pause`` while it is not positive: 1 is free, 0 or less is held, unlock stores 1. Elsewhere
-0 is free and 1 is held, and the compiled loop keeps the lock in no fixed register.
+0 is free, and the compiled loop keeps the lock in no fixed register: there nothing is decoded.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gdbext.target import Target, Thread
 _MOST_SPINNERS = 4096
 _BEFORE, _AFTER = 40, 24
 _LOOP, _LOOP_REST = 24, 12  # the loop is aligned to 16 bytes behind the attempt, and this long
+_UNDECODED = ("frame pthread_spin_lock", "which lock is not decoded on this machine")
 _RETURN, _CLEAR, _JNE, _ZERO = b"\xc3", b"\x31\xc0", b"\x75", 0x40
 
 
@@ -45,15 +46,18 @@ CODES: Mapping[str, SpinCode] = {
 def find_spin(target: Target, thread: Thread, frames: Sequence[Frame]) -> Optional[Classified]:
     """Return what a running thread spins at, or None when it does not spin as far as can be seen.
 
-    A thread in a ``pause`` loop that is not glibc's spins at an unknown lock: address 0, low confidence.
+    A thread in a ``pause`` loop that is not glibc's spins at an unknown lock: address 0, low confidence; so does one
+    in ``pthread_spin_lock`` on a machine whose code is not decoded.
     """
     code, pc = CODES.get(target.abi.machine), thread.registers.get(_pc_name(target))
+    named = any((frame.function or "").lstrip("_") == "pthread_spin_lock" for frame in frames[:1])
+    if code is None and named:
+        return Classified(Primitive.SPINLOCK, 0, None, Confidence.LOW, _UNDECODED)
     if code is None or pc is None:
         return None
     around = _find_code(target, pc)
     if around is None:
         return _find_by_word(target, thread.registers.get(code.register, 0))
-    named = any((frame.function or "").lstrip("_") == "pthread_spin_lock" for frame in frames[:1])
     ours = named or _is_within(around, code)
     if ours and _has_it(around, thread):
         return None
@@ -81,14 +85,19 @@ def _has_it(around: bytes, thread: Thread) -> bool:
     return following[:1] == _RETURN or following == _CLEAR + _RETURN or (following[:1] == _JNE and bool(flags & _ZERO))
 
 
+def decodes_spins(target: Target) -> bool:
+    """Return whether spinning threads, and the words of spinlocks, are decoded on the target's machine."""
+    return target.abi.machine in CODES
+
+
 def find_spinlock(target: Target, lock: int) -> Optional[LockState]:
     """Return what a spinlock's word says, or None when it cannot be read."""
     try:
         word = target.reader.sint(lock, 4, "spinlock")
     except FaultError:
         return None
-    if target.abi.machine not in CODES:
-        return LockState(lock, Primitive.SPINLOCK, word, "held" if word else "free")
+    if not decodes_spins(target):
+        return LockState(lock, Primitive.SPINLOCK, word, "not decoded on this machine")
     if word > 0:
         return LockState(lock, Primitive.SPINLOCK, word, "free")
     meaning = "held" if word == 0 else f"held, at least {-word} spinning"

@@ -11,7 +11,7 @@ from typing import Iterable, Optional
 from gdbext.structures.locks.futexes import may_wait_for
 from gdbext.structures.locks.model import Syscall
 from gdbext.structures.locks.objects import Objects, objects_of
-from gdbext.structures.locks.spins import find_spin, find_spinlock
+from gdbext.structures.locks.spins import decodes_spins, find_spin, find_spinlock
 from gdbext.structures.locks.syscalls import find_futex_wait, find_syscall, parse_syscall
 from gdbext.structures.locks.tids import Tids
 from gdbext.target import Target, Thread
@@ -53,7 +53,7 @@ def _is_for(call: Optional[Syscall], lock: int, objects: Objects) -> bool:
 
 
 def _spinning(target: Target, lock: int) -> int:
-    """Return what a spinlock counts; of other locks the first word is never a small negative number."""
-    state = find_spinlock(target, lock)
+    """Return what a spinlock counts, on x86; of other locks the first word is never a small negative number."""
+    state = find_spinlock(target, lock) if decodes_spins(target) else None
     word = 0 if state is None or state.word is None else state.word
     return -word if -_MOST_SPINNERS <= word < 0 else 0

@@ -13,6 +13,8 @@ static int environ = 77;         /* and a variable of this */
 static int twice = 11;            /* and there is another one in locate_other.c */
 __thread int per_thread = 5;
 static struct holder holder = {.inside = {40, 0}};
+__int128 broad = -1;
+unsigned __int128 broader = -1;
 struct goal *nowhere, *wild = (struct goal *) 0x10;
 struct far_away far_away;
 struct bits bits = {0x5, 0x1234, 0x9876543210, 'd', -3};

@@ -182,7 +182,7 @@ def test_state_names():
     assert blocks.states_named("in-use,TOP") == {State.IN_USE, State.TOP}
     assert blocks.states_named("in_use") == {State.IN_USE}
     assert blocks.states_named("used, free") == {*USED_STATES, *FREE_STATES}
-    with pytest.raises(UsageError, match='no state "fre"; the states are cached, fastbin'):
+    with pytest.raises(UsageError, match='no state "fre"; the states are cached, dirty, fastbin'):
         blocks.states_named("fre")
 
 

@@ -8,13 +8,16 @@ import pytest
 import gdbext
 from gdbext._mount import mount
 from gdbext.errors import UsageError
-from gdbext.heap.model import State
+from gdbext.heap.jemalloc.heap import find_heaps
+from gdbext.heap.model import Blocks, Heap, State
 from gdbext.progress import SILENT
+from gdbext.report import Problem
 from gdbext.structures.locks.model import NO_STACKS
+from tests.support.jeworld import laid
 
 mount(os.path.dirname(gdbext.__file__))
 
-from gdbext.commands import blocks, rss, triage  # noqa: E402
+from gdbext.commands import blocks, jemalloc, rss, triage  # noqa: E402
 
 
 class Arguments:
@@ -82,3 +85,21 @@ def test_ranges(text, bounds):
 def test_what_is_no_range(text, message):
     with pytest.raises(UsageError, match=message):
         blocks.read_range(text)
+
+
+@pytest.mark.parametrize("command", ["arenas", "bins", "extents", "large", "tcache", "decay", "check"])
+def test_a_jemalloc_that_could_not_be_read_is_told_beside_one_that_could(command):
+    target = laid().target()
+    found = find_heaps(target, SILENT)
+    lost = Heap("jemalloc (not read)", Blocks.empty(), (), problems=[Problem("no-layout", 16, "x")], complete=False)
+    unread = [lost]
+    both = SimpleNamespace(
+        target=target, settings={}, heaps_of=lambda family, name: found, unread=lambda family: unread
+    )
+    run = getattr(jemalloc, command)
+    told = run(both, Arguments())
+    assert not told.complete and lost.problems[0] in told.problems
+    named = run(both, Arguments(heap="jemalloc"))
+    assert named.complete and lost.problems[0] not in named.problems
+    unread.clear()
+    assert run(both, Arguments()).complete

@@ -274,6 +274,40 @@ def test_lengths_alone_are_judged_where_nothing_else_is_known():
     assert note not in words(report_of(program, (table, walk)))
 
 
+@pytest.mark.parametrize(
+    ("node", "absent", "present"),
+    [
+        (Node(Links(0)), ("hashes", "misplaced", "distinct keys", "commonest hash", "their keys"), ()),
+        (
+            Node(Links(0), None, Key(Scalar(16, 8))),
+            ("hashes", "misplaced", "commonest hash", "entries with it", "their keys"),
+            ("distinct keys",),
+        ),
+        (Node(Links(0), Scalar(8, 4)), ("distinct keys", "their keys"), ("hashes", "misplaced", "commonest hash")),
+        (Node(Links(0), Scalar(8, 4), Key(Scalar(16, 8))), (), ("hashes", "misplaced", "their keys")),
+    ],
+    ids=["neither", "key", "hash", "both"],
+)
+def test_what_entries_do_not_store_has_no_column(node, absent, present):
+    program = Program()
+    table, walk = program.table(1024, random(700))
+    report = report_of(program, (replace(table, node=node), walk))
+    # Headers stand on one line or on several.
+    headers = words(report).partition("Lengths of the bins")[0]
+    assert [name for name in absent if name in headers] == [] and "?" not in headers
+    assert [name for name in present if name.split()[0] not in headers] == []
+    [row] = data_of(report)["tables"]
+    assert {"distinct_hashes", "misplaced"} <= set(row) and "hash_keys" in row["worst_bins"][0]
+    assert {"distinct_hashes", "distinct_keys", "hash_keys"} <= set(data_of(report)["worst_bins"][0])
+
+
+def test_hashes_that_cannot_be_read_keep_their_column():
+    program = Program()
+    table, walk = program.table(1024, random(700))
+    beyond = Node(Links(0), Scalar(1 << 40, 4), Key(Scalar(16, 8)))
+    assert "hashes" in words(report_of(program, (replace(table, node=beyond), walk)))
+
+
 # ---- open addressing ----
 
 
@@ -309,6 +343,10 @@ def test_open_addressing_has_probe_distances():
     assert row["worst_bins"][0]["distinct_keys"] == 3
     assert report.data.verdict is Verdict.OK and row["misplaced"] == 0
     assert "distance" in shown(report)
+    assert "hashes" in shown(report) and "misplaced" in shown(report)
+    bare = probed(target, replace(table, hash=None))
+    told = shown(bare).partition("Lengths of the bins")[0]
+    assert "distance" in told and "hashes" not in told and data_of(bare)["tables"][0]["distance_max"] == 2
 
 
 def test_a_flood_in_open_addressing():

@@ -62,6 +62,7 @@ def test_findings_of_all_sources_ranked(maker):
     first = json.loads(document)["data"]["findings"][0]
     assert set(first) == {
         "kind", "severity", "bytes", "waiters", "confidence", "summary", "evidence", "remedy",
+        "threads",
     }  # fmt: skip
     assert (first["kind"], first["severity"], first["bytes"]) == ("corruption", "critical", None)
 

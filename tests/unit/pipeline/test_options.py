@@ -64,6 +64,12 @@ def test_the_lists_are_those_of_the_commands():
         if option.kind == "text"
     }
     assert texts.items() <= options._TEXTS.items()
+    flags = {
+        spec.name: names
+        for spec in commands.COMMANDS
+        if (names := tuple(f"--{one.name}" for one in spec.options if one.kind == "flag" and f"--{one.name}" in texts))
+    }
+    assert flags == options._FLAGS
     assert {spec.name for spec in commands.COMMANDS if spec.words is not None} == set(options._WORDY)
     assert {spec.name.split()[0] for spec in commands.COMMANDS if " " in spec.name} == set(options._FAMILIES)
 
@@ -86,3 +92,9 @@ def test_commands_that_need_no_target(words, needs):
 def test_commands_that_need_a_target(words):
     with pytest.raises(UsageError, match="nothing to look at"):
         options.parse(words.split())
+
+
+def test_an_option_that_is_a_flag_in_one_command_and_has_a_value_in_another():
+    arguments = parsed("lockwait", "--heap", "--dot", "a b.svg")
+    assert arguments.flag("heap") and arguments.value("dot") == "a b.svg"
+    assert list(mark_quoted(["jemalloc", "bins", "--heap", "jemalloc je_"])) == [False, False, False, True]

@@ -144,6 +144,40 @@ def test_sentences_in_the_last_column_are_wrapped():
     assert streamed[-1] == "   eight nine ten"
 
 
+def test_text_of_whole_cells_goes_below_and_is_never_cut():
+    fields = [("n", int, column("n", Kind.COUNT)), *((name, str, column(name)) for name in ("a", "b", "c"))]
+    row_type = make_dataclass("Whole", fields, namespace={"whole_cells": True})
+    long = " ".join(f"word{at}" for at in range(20))
+    row = row_type(7, "x" * 40, long, "y" * 40)
+    lines = list(table_lines([row], columns_of(row_type), exact=False, width=60))
+    assert max(map(len, lines)) <= 60 and not any("…" in line for line in lines)
+    told = " ".join(lines).split()
+    assert "x" * 40 in told and "y" * 40 in told and [word for word in told if word.startswith("word")] == long.split()
+    assert sum(line.split()[:1] == ["7"] for line in lines) == 3
+    # What fits beside the others stays beside them: the last column is wrapped where it stands.
+    beside = list(table_lines([row_type(7, "x" * 8, "y" * 8, long)], columns_of(row_type), exact=False, width=80))
+    assert sum(line.split()[:1] == ["7"] for line in beside) == 1 and not any("…" in line for line in beside)
+
+
+def test_names_that_must_be_whole_and_one_thread_at_least():
+    fields = [
+        ("at", int, column("at", Kind.COUNT)),
+        ("heap", str, column("heap", whole=True)),
+        ("note", str, column("note")),
+        ("threads", tuple, column("threads", Kind.THREADS)),
+    ]
+    row_type = make_dataclass("Row", fields)
+    threads = tuple(ThreadRef(number, None, None) for number in range(101, 120))
+    row = row_type(1, "jemalloc 5.3.0", "n" * 40, threads)
+    lines = list(table_lines([row], columns_of(row_type), exact=False, width=50))
+    assert max(map(len, lines)) <= 50 and len(lines) == 3
+    assert "jemalloc 5.3.0" in lines[2] and lines[2].endswith("101 +18 more") and "nn…" in lines[2]
+    below = list(table_lines([row], columns_of(row_type), exact=False, width=28))
+    assert max(map(len, below)) <= 28
+    assert any("jemalloc 5.3.0" in line for line in below)
+    assert any("101, 102" in line and "more" in line for line in below)
+
+
 def test_too_many_columns_go_below_under_the_first():
     fields = [("address", int, column("address", Kind.ADDRESS))]
     fields += [(f"c{at}", int, column(f"c{at}", Kind.COUNT)) for at in range(20)]
@@ -173,7 +207,7 @@ def tables(draw):
     kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=12))
     labels = st.text("abc -", min_size=1, max_size=14).filter(str.strip)
     fields = [(f"c{at}", object, column(draw(labels), kind)) for at, kind in enumerate(kinds)]
-    row_type = make_dataclass("Row", fields)
+    row_type = make_dataclass("Row", fields, namespace={"whole_cells": draw(st.booleans())})
     row = st.builds(row_type, *[st.none() | VALUES[kind] for kind in kinds])
     return row_type, draw(st.lists(row, min_size=1, max_size=5))
 

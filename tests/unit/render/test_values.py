@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.render.values import human_size, shorten, threads_within, value_text
+from gdbext.render.values import human_size, shorten, threads_width, threads_within, value_text
 from gdbext.report import Kind, ThreadRef
 
 WORKERS = [ThreadRef(number, None, f"worker-{number}") for number in range(3, 10)]
@@ -66,6 +66,9 @@ def test_threads_within_a_width():
     assert threads_within(WORKERS[:1], 32) == "3 worker-3"
     assert threads_within([ThreadRef(None, 77, None)], 32) == "lwp 77"
     assert threads_within(WORKERS, 8) == "+7 more"
+    assert threads_within(WORKERS, threads_width(WORKERS)) == "3 worker-3 +6 more"
+    for few in ([], WORKERS[:1], [ThreadRef(1, None, None), ThreadRef(2, None, None)]):
+        assert threads_width(few) == len(threads_within(few, 100))
 
 
 @given(st.text(max_size=50), st.integers(1, 40))

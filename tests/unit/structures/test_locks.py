@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, Abi
+from gdbext.memory.fake import FakeMemory
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Frame, Primitive, State
+from gdbext.structures.locks.spins import find_spinlock
+from gdbext.structures.locks.waiters import count_told_waiters
+from gdbext.target import Target
 from tests.support.lockworld import BITSET_RT, CODE, LOCK, PRIVATE, RESTART, TLS, World, futex, two_threads
 
 MUTEX = [(0, Primitive.MUTEX), (1, Primitive.RECURSIVE), (2, Primitive.ERRORCHECK), (3, Primitive.ADAPTIVE)]
@@ -60,8 +64,8 @@ def test_faults_of_mutexes():
 @pytest.mark.parametrize(
     ("offset", "value", "words", "primitive", "owner", "readers"),
     [
-        (8, 3, (0, 0, 3, 3, 0, 0, 1002, 0), Primitive.RWLOCK_READ, 1002, None),
-        (12, 3, (0, 0, 3, 3, 0, 0, 1002, 0), Primitive.RWLOCK_WRITE, 1002, None),
+        (8, 3, (1 << 3 | 3, 0, 3, 3, 0, 0, 1002, 0), Primitive.RWLOCK_READ, 1002, None),
+        (12, 3, (3, 0, 3, 3, 0, 0, 1002, 0), Primitive.RWLOCK_WRITE, 1002, None),
         (8, 2, (2 << 3 | 2, 0, 2, 1, 0, 0, 0, 0), Primitive.RWLOCK_WRITE, None, 2),
     ],
 )
@@ -184,6 +188,36 @@ def test_aarch64(number):
     wait = census.waits[0]
     assert (wait.primitive, wait.state_of_lock.owner_tid, wait.tid) == (Primitive.MUTEX, 1002, 1001)
     assert census.waits[1].state is State.RUNNING  # x8 is stale: it stands at no svc
+
+
+class Standing:
+    """Every thread stands in one function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def frames(self, thread, limit):
+        return [Frame(0, CODE + 0x200, None, self.function, "libc.so.6")]
+
+
+def test_spinning_is_not_decoded_on_aarch64_and_that_is_said():
+    world = World(AARCH64)
+    world.words(0, 0xFFFFFFFE)  # on x86: held, two spin
+    world.thread({"x8": 98, "x0": LOCK, "x1": 1, "pc": CODE + 0x200})
+    census = world.census()
+    assert (census.waits[0].state, census.waits[0].lock) == (State.RUNNING, None)
+    assert census.notes[-1] == "spinlocks are not decoded on aarch64: a thread that runs may be spinning"
+    wait = world.census(Standing("pthread_spin_lock")).waits[0]
+    assert (wait.state, wait.primitive, wait.lock, wait.confidence) == (
+        State.SPINNING, Primitive.SPINLOCK, None, Confidence.LOW,
+    )  # fmt: skip
+    assert "which lock is not decoded on this machine" in wait.because
+    memory = FakeMemory([(LOCK, bytes(world.lock))])
+    target = Target(memory, AARCH64, threads=world.threads)
+    assert find_spinlock(target, LOCK).meaning == "not decoded on this machine"
+    assert count_told_waiters(target, LOCK, []) == 0
+    twin = two_threads(World(), futex(LOCK, PRIVATE, 2))
+    assert not any("not decoded" in note for note in twin.census().notes)
 
 
 def test_a_machine_that_is_not_known_says_so():
