@@ -121,7 +121,8 @@ def _answer(spec: Any, text: str, context: Context) -> None:
 
         gdb.write(render.help_text(spec))
         return
-    dependencies.load()
+    has_text = not spec.raw and not arguments.flag("json")
+    dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text
     report = _function(spec.run)(context, arguments)
     if report is not None:
         _show(spec, arguments, context, _completed(context, report))

@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Optional, Sequence, Tuple
 
-from gdbext.bridge import settings
+from gdbext.bridge import dependencies, settings
 from gdbext.structures.library import Library, read_library
 
 _Stamp = Tuple[Tuple[str, int, int], ...]
@@ -20,6 +20,7 @@ def read_shapes() -> Library:
     folders = find_folders()
     stamp = _stamp(folders)
     if _kept is None or _kept[0] != stamp:
+        dependencies.load("tomli")
         _kept = stamp, read_library(folders)
     return _kept[1]
 

@@ -259,8 +259,8 @@ class Native:
         heads = (_place(firsts), count, _place(stops), _place(bounds), min(total, _MOST))
         with self._job(self._library.gx_chains_new(held.reference, *heads, ctypes.byref(links))) as job:
             nodes = np.empty(self._told(self._library.gx_job_found(job)), np.uint64)
-            lengths, ends = np.empty(count, np.uint64), np.empty(count, np.uint8)
-            last, cycles = np.empty(count, np.uint64), np.empty(count, np.uint64)
+            lengths, ends = np.empty(count, np.uint64), np.zeros(count, np.uint8)
+            last, cycles = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
             columns = [_place(each) for each in (lengths, ends, last, cycles, nodes)]
             self._told(self._library.gx_chains_write(job, count, *columns))
         del kept

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Mapping, Optional, Sequence, Union
 
-import tomli
-
 from gdbext.errors import ShapeError
 from gdbext.structures.expressions import Expression, parse_expression, shown
 from gdbext.structures.paths import Path, parse_path
@@ -224,6 +222,8 @@ def parse_shape(text: str, origin: str) -> Shape:
     :param origin: the file's name, for errors and evidence.
     :raises ShapeError: naming file, key and what was expected.
     """
+    import tomli  # in gdb it is at hand only from the first shape on
+
     try:
         top = _Section(tomli.loads(text), "")
         shape = _read_shape(top, origin, text)

@@ -70,6 +70,7 @@ pub struct Heads<'a> {
 
 const AT_ONCE: usize = sized(1 << 15, 5); // chains of a part at most
 const PARTS: usize = sized(64, 3); // where there are fewer chains: a few may be long
+const LONGEST: u64 = u32::MAX as u64; // nodes of a chain; one that is longer ends with a limit, and can be walked on
 const AHEAD: usize = sized(12, 2); // chains whose first nodes are fetched beforehand
 const PATIENCE: u64 = sized(1 << 12, 2) as u64; // links and chains between two looks at the clock
 
@@ -132,19 +133,34 @@ impl<'a> Job<'a> {
     }
 
     /// Writes what was found; each slice has one place for a chain, `nodes` has [`Job::nodes`].
+    ///
+    /// Of `ends`, `last` and `cycles` only what is not 0 is written: most chains end in null, and memory that is not
+    /// touched costs nothing.
     pub fn write(&self, lengths: &mut [u64], ends: &mut [u8], last: &mut [u64], cycles: &mut [u64], nodes: &mut [u64]) {
-        let (mut row, mut node) = (0, 0);
+        let mut node = 0;
         for part in &self.parts {
-            let (rows, found) = (part.lengths.len(), part.nodes.len());
-            lengths[row..row + rows].copy_from_slice(&part.lengths);
-            ends[row..row + rows].copy_from_slice(&part.ends);
-            last[row..row + rows].copy_from_slice(&part.last);
-            cycles[row..row + rows].copy_from_slice(&part.cycles);
-            nodes[node..node + found].copy_from_slice(&part.nodes);
-            row += rows;
-            node += found;
+            let rows = &mut lengths[part.rows.0..part.rows.0 + part.lengths.len()];
+            for (to, &length) in rows.iter_mut().zip(&part.lengths) {
+                *to = length.into();
+            }
+            for one in &part.others {
+                let row = part.rows.0 + one.chain as usize;
+                ends[row] = one.end as u8;
+                last[row] = one.last;
+                cycles[row] = one.cycle;
+            }
+            nodes[node..node + part.nodes.len()].copy_from_slice(&part.nodes);
+            node += part.nodes.len();
         }
     }
+}
+
+/// A chain that did not end in null: which of its part's, and how it ended.
+struct Other {
+    chain: u32,
+    end: End,
+    last: u64,
+    cycle: u64,
 }
 
 /// Neighbouring chains, walked one after the other.
@@ -156,10 +172,8 @@ struct Chunk<'a> {
     left: u64,
     starved: bool,
     last_round: bool,
-    lengths: Vec<u64>,
-    ends: Vec<u8>,
-    last: Vec<u64>,
-    cycles: Vec<u64>,
+    lengths: Vec<u32>,
+    others: Vec<Other>,
     nodes: Vec<u64>,
     walk: Option<Walk>,
     hint: usize,
@@ -224,9 +238,7 @@ impl<'a> Chunk<'a> {
             starved: false,
             last_round: false,
             lengths: Vec::with_capacity(room),
-            ends: Vec::with_capacity(room),
-            last: Vec::with_capacity(room),
-            cycles: Vec::with_capacity(room),
+            others: Vec::new(),
             nodes: Vec::new(),
             walk: None,
             hint: 0,
@@ -251,7 +263,7 @@ impl<'a> Chunk<'a> {
         let rules = self.rules;
         let (plain, odd) = (rules.plain(), rules.end_bits | rules.leaf_bits | (rules.alignment - 1));
         let stop = self.heads.stops.map(|stops| stops[row]);
-        let most = self.heads.most.map_or(u64::MAX, |most| most[row]);
+        let most = self.heads.most.map_or(u64::MAX, |most| most[row]).min(LONGEST);
         let Walk { mut node, begin, mut hare, mut turn } = walk;
         let mut length = (self.nodes.len() - begin) as u64;
         loop {
@@ -337,10 +349,10 @@ impl<'a> Chunk<'a> {
                 self.nodes.truncate(begin + first + period);
             }
         }
-        self.lengths.push((self.nodes.len() - begin) as u64);
-        self.ends.push(end as u8);
-        self.last.push(last);
-        self.cycles.push(cycle);
+        if end != End::Null {
+            self.others.push(Other { chain: self.lengths.len() as u32, end, last, cycle });
+        }
+        self.lengths.push((self.nodes.len() - begin) as u32);
     }
 }
 

@@ -458,7 +458,8 @@ pub unsafe extern "C" fn gx_job_found(job: *const Job) -> i64 {
 /// Writes what chains came to. Only for a job that is done.
 ///
 /// # Safety
-/// As [`gx_job_run`]; `nodes` has as many places as [`gx_job_found`] said, the others one for each chain.
+/// As [`gx_job_run`]; `nodes` has as many places as [`gx_job_found`] said, the others one for each chain. `ends`,
+/// `last` and `cycles` hold zeros.
 #[no_mangle]
 pub unsafe extern "C" fn gx_chains_write(
     job: *const Job,

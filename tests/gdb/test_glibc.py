@@ -42,6 +42,7 @@ HEALTHY = (
 )
 # Boards of tests whose point is the heap's contents: how memory is read is the business of the others.
 STILL = ("attach", "gcore", "core")
+SOME = ("bullseye", "system", "sid")  # the oldest, and what has changed most since
 FEW = {"target": ("attach", "core"), "info": ("debug", "bare")}
 FINDINGS = {
     "arena_proliferation": "arena-proliferation",
@@ -113,7 +114,7 @@ def check_rss(board, rss):
     assert all((entry["resident"] is not None) == live for entry in rss["entries"])
 
 
-@pytest.mark.boards(program=HEALTHY, target=STILL)
+@pytest.mark.boards(program=HEALTHY, target=STILL, glibc=SOME)
 def test_a_healthy_twin_has_no_finding(stage, board, program):
     here = staged(stage, program)
     triage, check = ask(here, "triage", "glibc check")
