@@ -71,7 +71,7 @@ pub struct Heads<'a> {
 const AT_ONCE: usize = sized(1 << 15, 5); // chains of a part at most
 const PARTS: usize = sized(64, 3); // where there are fewer chains: a few may be long
 const LONGEST: u64 = u32::MAX as u64; // nodes of a chain; one that is longer ends with a limit, and can be walked on
-const AHEAD: usize = sized(12, 2); // chains whose first nodes are fetched beforehand
+const AHEAD: usize = sized(32, 2); // chains; nodes that lie anywhere in memory take long to come
 const PATIENCE: u64 = sized(1 << 12, 2) as u64; // links and chains between two looks at the clock
 
 /// A walk along chains that can be left and taken up again.
@@ -246,13 +246,30 @@ impl<'a> Chunk<'a> {
     }
 
     fn begin(&mut self, row: usize) -> Walk {
-        if let Some(&ahead) = self.heads.firsts[row..self.rows.1].get(AHEAD) {
-            if ahead != 0 {
-                prefetch(self.memory.from(ahead.wrapping_add(self.rules.next), &mut self.hint));
-            }
-        }
+        self.fetch(row);
         let first = self.heads.firsts[row];
         Walk { node: first, begin: self.nodes.len(), hare: first, turn: 1 }
+    }
+
+    /// Has the first nodes of chains fetched that come soon, and of those that come sooner the second ones too.
+    fn fetch(&mut self, row: usize) {
+        let coming = &self.heads.firsts[row..self.rows.1];
+        if let Some(&later) = coming.get(2 * AHEAD) {
+            if later != 0 {
+                prefetch(self.memory.from(later.wrapping_add(self.rules.next), &mut self.hint));
+            }
+        }
+        if let Some(&sooner) = coming.get(AHEAD) {
+            if sooner != 0 {
+                let place = sooner.wrapping_add(self.rules.next);
+                if let Some(link) = self.memory.word(place, self.rules.words, &mut self.hint) {
+                    let second = self.rules.decode(link, sooner);
+                    if second != 0 {
+                        prefetch(self.memory.from(second.wrapping_add(self.rules.next), &mut self.hint));
+                    }
+                }
+            }
+        }
     }
 
     /// Follows one chain.

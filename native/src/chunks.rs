@@ -67,44 +67,31 @@ impl<const SIZE: usize, const SWAPPED: bool> Walker<'_, SIZE, SWAPPED> {
             return Walk { chunks: 0, mismatches: 0, end: start };
         }
         let room = columns.address.len();
-        let (mut at, mut found) = (start, 0);
+        let (mut at, mut found, mut mismatches) = (start, 0, 0);
+        let mut head = self.word(at + 1).unwrap_or(0);
         while found < room && at + 2 <= stop {
-            let head = match self.word(at + 1) {
-                Some(head) => head,
-                None => break,
-            };
             let size = head & !FLAGS;
             if size < self.rules.minimum || size & (self.rules.granule - 1) != 0 || size > ((stop - at) * SIZE) as u64 {
                 break;
             }
+            let next = at + size as usize / SIZE;
+            // The header behind says whether this chunk is free; it is on the same cache line as the size that must
+            // then stand there again.
+            let behind = self.word(next + 1).unwrap_or(PREV_INUSE);
+            let free = behind & PREV_INUSE == 0;
+            if free && self.word(next).map_or(false, |again| again != size) {
+                columns.mismatched[mismatches] = found as u64;
+                mismatches += 1;
+            }
             columns.address[found] = self.origin.wrapping_add((at * SIZE) as u64);
             columns.size[found] = size;
             columns.flags[found] = (head & FLAGS) as u8;
+            columns.free[found] = u8::from(free);
             found += 1;
-            at += size as usize / SIZE;
+            at = next;
+            head = behind;
         }
-        let mismatches = self.judge(found, at, columns);
         Walk { chunks: found, mismatches, end: at }
-    }
-
-    /// Fills `free` from the flags of the chunks behind, and finds free chunks whose size is not there again.
-    fn judge(&self, found: usize, end: usize, columns: &mut Columns) -> usize {
-        let behind = self.word(end + 1).unwrap_or(PREV_INUSE);
-        let mut mismatches = 0;
-        for row in 0..found {
-            let next = if row + 1 < found { u64::from(columns.flags[row + 1]) } else { behind };
-            let free = next & PREV_INUSE == 0;
-            columns.free[row] = u8::from(free);
-            if free {
-                let place = columns.address[row].wrapping_sub(self.origin).wrapping_add(columns.size[row]);
-                let again = self.word(place as usize / SIZE);
-                if again.map_or(false, |size| size != columns.size[row]) {
-                    columns.mismatched[mismatches] = row as u64;
-                    mismatches += 1;
-                }
-            }
-        }
-        mismatches
     }
 }
 
