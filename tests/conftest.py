@@ -27,6 +27,15 @@ def pytest_configure(config: Any) -> None:
         "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"
     )
     config.addinivalue_line("markers", "jeboards(**dimensions): the same for boards of jemalloc")
+    config.addinivalue_line("markers", "full: runs with --boards=full only, for it needs a build of its own")
+
+
+def pytest_collection_modifyitems(config: Any, items: "list[Any]") -> None:
+    if config.getoption("--boards") == "full":
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Iterator, Optional, Tuple
 
 import numpy as np
@@ -19,20 +20,48 @@ _BATCH = 1 << 20  # bins
 _MOST_AT_ONCE = 1 << 26  # bytes
 
 
+class Places:
+    """Where some bins are, worked out when it is asked for: those that lie in a row are read without.
+
+    :param part: which bins of the array, counted from its first.
+    """
+
+    def __init__(self, windows: Windows, bins: BinArray, part: range) -> None:
+        self._windows, self._bins, self._part = windows, bins, part
+
+    @cached_property
+    def _found(self) -> Tuple[U64, Mask]:
+        return _places(self._windows, self._bins, self._part)
+
+    @property
+    def addresses(self) -> U64:
+        """Of each bin."""
+        return self._found[0]
+
+    @property
+    def missing(self) -> Mask:
+        """Which are unknown because the core lacks the pointers to them."""
+        return self._found[1]
+
+
 @dataclass(frozen=True)
 class Heads:
     """What stands in some bins.
 
-    :param bins: where each bin is.
     :param links: as stored; 0 where it could not be read.
     :param counts: the bins' own counts, or None.
     :param reasons: NULL, or why a bin could not be read.
     """
 
-    bins: U64
+    places: Places
     links: U64
     counts: Optional[U64]
     reasons: U8
+
+    @property
+    def bins(self) -> U64:
+        """Where each bin is."""
+        return self.places.addresses
 
 
 def check_arrays(target: Target, table: Table) -> None:
@@ -79,19 +108,22 @@ def read_heads(windows: Windows, bins: BinArray, part: range) -> Heads:
     :param part: which, counted from the array's first.
     :raises FaultError: when they cannot be read although the target has them.
     """
-    places, missing = _places(windows, bins, part)
+    places = Places(windows, bins, part)
     word = Scalar(bins.head, windows.target.abi.pointer_size)
     links, known = _column(windows, bins, part, places, word)
     counts = None
     if bins.length is not None:
         counts, counted = _column(windows, bins, part, places, bins.length)
-        known &= counted
-    reasons = np.full(len(places), End.NULL, np.uint8)
-    unknown = np.flatnonzero(~known | missing)
+        known = counted if known is None else known if counted is None else known & counted
+    reasons = np.full(len(part), End.NULL, np.uint8)
+    if known is None and not bins.segment:
+        return Heads(places, links, counts, reasons)
+    missing = places.missing
+    unknown = np.flatnonzero(missing if known is None else ~known | missing)
     if len(unknown):
-        absent = windows.absent(places[unknown], bins.head + word.size) | missing[unknown]
+        absent = windows.absent(places.addresses[unknown], bins.head + word.size) | missing[unknown]
         if not bins.segment and not absent.all():
-            raise FaultError(int(places[unknown][~absent][0]), bins.stride, "a bin")
+            raise FaultError(int(places.addresses[unknown][~absent][0]), bins.stride, "a bin")
         reasons[unknown] = np.where(absent, End.ABSENT, End.BAD_POINTER)
         links = links.copy()
         links[unknown] = 0
@@ -113,12 +145,14 @@ def _places(windows: Windows, bins: BinArray, part: range) -> Tuple[U64, Mask]:
     return starts + numbers % each * np.uint64(bins.stride), ~known
 
 
-def _column(windows: Windows, bins: BinArray, part: range, places: U64, scalar: Scalar) -> Tuple[U64, Mask]:
-    """Return a number of each bin, and which could be read."""
+def _column(
+    windows: Windows, bins: BinArray, part: range, places: Places, scalar: Scalar
+) -> Tuple[U64, Optional[Mask]]:
+    """Return a number of each bin, and which could be read; None: all."""
     column = None if bins.segment else _find_column(windows.target, bins, part, scalar)
     if column is None:
-        return gather(windows.target, places, scalar, windows)
-    return column, np.ones(len(column), np.bool_)
+        return gather(windows.target, places.addresses, scalar, windows)
+    return column, None
 
 
 def _find_column(target: Target, bins: BinArray, part: range, scalar: Scalar) -> Optional[U64]:

@@ -23,7 +23,7 @@ from gdbext.structures.checking import (
 )
 from gdbext.structures.gather import Windows, gather
 from gdbext.structures.lists import check_walk, walk_list
-from gdbext.structures.model import U64, BinArray, BinsWalk, ChainEnd, End, Mask, Table, unsigned
+from gdbext.structures.model import U64, BinArray, BinsWalk, ChainEnd, ChainsWalk, End, Mask, Table, unsigned
 from gdbext.structures.sharedlist import SharedListWalk
 from gdbext.target import Target
 from gdbext.wording import count_text, grouped
@@ -75,10 +75,9 @@ class _Walk:
                 return
 
     def result(self) -> BinsWalk:
-        owners = np.repeat(np.arange(len(self._lengths), dtype=np.uint64), self._lengths.astype(np.intp))
-        nodes = np.concatenate([*self._nodes, owners[:0]])
+        nodes = self._nodes[0] if len(self._nodes) == 1 else np.concatenate([*self._nodes, np.empty(0, np.uint64)])
         whole = self.complete and not (self._reasons == End.ABSENT).any()
-        return BinsWalk(self._lengths, self._reasons, nodes, owners, self._ends, whole, self._given_up)
+        return ChainsWalk(self._lengths, self._reasons, nodes, None, self._ends, whole, self._given_up)  # type: ignore[arg-type]
 
     def _give_up(self, row: int) -> None:
         self._reasons[row:] = End.LIMIT
@@ -90,10 +89,12 @@ class _Walk:
         found = self._follow(bins, heads)
         self.complete = found.complete
         rows = slice(base, base + len(part))
-        unread = heads.reasons != End.NULL
-        reasons = np.where(unread, heads.reasons, found.reasons)
+        unread, reasons = heads.reasons != End.NULL, found.reasons
+        if unread.any():
+            reasons = np.where(unread, heads.reasons, found.reasons)
         if self._table.end == "count" and heads.counts is not None:
-            reasons[(found.reasons == End.LIMIT) & (found.lengths == heads.counts)] = End.COUNT
+            reached = (found.reasons == End.LIMIT) & (found.lengths == heads.counts)
+            reasons = np.where(reached, np.uint8(End.COUNT), reasons)
         self._lengths[rows], self._reasons[rows] = found.lengths, reasons
         self._nodes.append(found.nodes)
         for row in np.flatnonzero((reasons > End.COUNT) & (reasons != End.INTERRUPTED)).tolist():
@@ -104,7 +105,7 @@ class _Walk:
 
     def _follow(self, bins: BinArray, heads: Heads) -> Followed:
         stops = _find_stops(self._table, bins, heads)
-        most = None if self._most is None else np.full(len(heads.bins), max(self._most, 0), np.uint64)
+        most = None if self._most is None else np.full(len(heads.links), max(self._most, 0), np.uint64)
         if self._table.end == "count" and heads.counts is not None:
             most = heads.counts if most is None else np.minimum(most, heads.counts)
         firsts = decode_links(heads.links, None, self._rules)
@@ -276,7 +277,7 @@ def _check_lengths(windows: Windows, table: Table, walk: BinsWalk) -> List[Probl
 
 
 def _check_lengths_of(heads: Heads, base: int, walk: BinsWalk) -> List[Problem]:
-    rows = slice(base, base + len(heads.bins))
+    rows = slice(base, base + len(heads.links))
     lengths, counts = walk.lengths[rows], heads.counts
     if counts is None:
         return []

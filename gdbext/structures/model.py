@@ -356,3 +356,23 @@ class BinsWalk:
     ends: Mapping[int, ChainEnd] = field(default_factory=dict)
     complete: bool = True
     given_up: Optional[str] = None
+
+
+class ChainsWalk(BinsWalk):
+    """A walk along chains, whose nodes come bin by bin: owners given as None are worked out when they are asked for.
+
+    A sum over millions of bins needs none.
+    """
+
+    @property
+    def owners(self) -> U64:
+        """As in :class:`BinsWalk`."""
+        known: Optional[U64] = self.__dict__["owners"]
+        if known is None:
+            known = np.repeat(np.arange(len(self.lengths), dtype=np.uint64), self.lengths.astype(np.intp))
+            self.__dict__["owners"] = known
+        return known
+
+    @owners.setter
+    def owners(self, given: Optional[U64]) -> None:
+        self.__dict__["owners"] = given

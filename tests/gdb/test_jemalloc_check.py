@@ -24,7 +24,6 @@ CONFS = (
     ("5.3.1", "disable_large_size_classes:true,retain:false"),
     ("5.2.1-vaddr57", ""),
     ("5.1.0-nostats", ""),
-    ("5.3.0-nostats", ""),
     ("debian", "prof:true,lg_prof_sample:12"),
 )
 # what each damage is told as, and part of what is said

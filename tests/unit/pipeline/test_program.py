@@ -68,6 +68,7 @@ class Program:
             text=True,
             env={**os.environ, **ours},
             cwd=self.folder,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background it is ignored
         )
 
     def run(self, *arguments, **plan):

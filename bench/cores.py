@@ -1,0 +1,73 @@
+"""The cores that are measured: made by the test programs, seeded, so that each run has the same."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Sequence
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parent / "testprogs"
+
+
+def dumped(
+    folder: Path, source: Path, flags: Sequence[str], arguments: Sequence[str], preload: str = ""
+) -> tuple[Path, Path]:
+    """Compile a program, let it dump, and return program and core.
+
+    :raises SystemExit: when the kernel writes no core into the working folder.
+    """
+    program = folder / source.stem
+    subprocess.run(["gcc", "-O1", "-g", *flags, "-o", program, source], check=True)
+    environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
+    words = [str(program), *arguments]
+    subprocess.run(
+        words, cwd=folder, env=environment, preexec_fn=_unlimited, check=False, stdout=subprocess.DEVNULL
+    )
+    cores = [path for path in folder.iterdir() if path.name.startswith("core")]
+    if not cores:
+        raise SystemExit("bench/run: no core in the working folder; set kernel.core_pattern to `core`")
+    return program, cores[0]
+
+
+def _unlimited() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def heap(folder: Path, chunks: int) -> tuple[Path, Path]:
+    """A glibc heap of so many chunks, a third of them freed."""
+    return dumped(folder, HERE / "heap.c", [], [str(chunks)])
+
+
+def arenas(folder: Path, threads: int) -> tuple[Path, Path]:
+    """A glibc heap with an arena for each of many threads."""
+    arguments = ["--threads", str(threads), "--truth", str(folder / "truth.json"), "--abort"]
+    return dumped(folder, PROGRAMS / "arena_proliferation.c", ["-pthread", "-fno-builtin"], arguments)
+
+
+def tables(folder: Path, entries: int, bins: int) -> tuple[Path, Path]:
+    """Four tables; one entry in eight has the same stored hash, as in the incident."""
+    each = 1 << max(0, (bins // 4).bit_length() - 1)
+    given = f"--modes incident --slabs 4 --bins {each} --entries {entries} --abort".split()
+    arguments = [*given, "--truth", str(folder / "truth.json")]
+    return dumped(folder, PROGRAMS / "hash_tables.c", ["-pthread", "-fno-builtin"], arguments)
+
+
+def jemalloc(folder: Path, objects: int) -> tuple[Path, Path]:
+    """Many small objects on jemalloc 5.3.0 with debug info, a third of them freed.
+
+    :raises SystemExit: when there is no such jemalloc and none can be made.
+    """
+    sys.path.insert(0, str(HERE.parent))
+    from tests.support.glibcs import Unavailable
+    from tests.support.jemallocs import jemalloc as built
+
+    try:
+        library = built("5.3.0").library
+    except Unavailable as reason:
+        raise SystemExit(f"bench/run: {reason}") from None
+    arguments = ["--count", str(objects), "--abort", "--truth", str(folder / "truth.json")]
+    return dumped(folder, PROGRAMS / "jemalloc_small.c", ["-pthread", "-fno-builtin"], arguments, str(library))

@@ -1,0 +1,166 @@
+"""Jobs run one after the other on one core, each in a process of its own, and compared pair by pair."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Mapping, Optional, Sequence
+
+HERE = Path(__file__).resolve().parent
+LOAD = HERE.parent / "gdbext" / "load.py"
+ANSWER = "answer.json"
+GDB = ("gdb", "-nx", "-batch", "-iex", "set auto-load off")
+_SECONDS = 1800  # a job that takes longer is given up
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is run on a core.
+
+    :param commands: of gdb; or, with ``program``, nothing.
+    :param program: another program's words; ``{program}`` and ``{core}`` stand for the files.
+    :param input: what it reads on standard input.
+    :param start: the name of the job that does the same without the work, to be subtracted.
+    """
+
+    name: str
+    commands: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    program: Sequence[str] = ()
+    input: str = ""
+    start: str = ""
+
+    def words(self, program: Path, core: Path) -> list[str]:
+        """Return the command line."""
+        if self.program:
+            return [word.format(program=program, core=core) for word in self.program]
+        return [*GDB, str(program), str(core), *(word for line in self.commands for word in ("-ex", line))]
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is one of ours, whose answer is looked at."""
+        return any(ANSWER in command for command in self.commands)
+
+
+def ours(name: str, command: str, kernels: str = "") -> Job:
+    """Return the job that loads gdbext and runs a command, for the JSON only; the working folder gets it."""
+    environment = {"GDBEXT_KERNELS": kernels} if kernels else {}
+    return Job(name, (f"source {LOAD}", f"{command} --json={ANSWER}"), environment, start="gdbext start only")
+
+
+START = Job("gdb start only", ("print 1",))
+OUR_START = Job("gdbext start only", (f"source {LOAD}", "gx commands --json=commands.json"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job; seconds and MB (10^6 bytes)."""
+
+    wall: float
+    cpu: float
+    anonymous: float
+    mapped: float
+
+
+def run_job(job: Job, program: Path, core: Path) -> Run:
+    """Run a job to its end.
+
+    :raises SystemExit: when a job of ours gave no answer, or a job takes too long: a failure is fast.
+    """
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    environment = {**os.environ, **job.environment}
+    with tempfile.TemporaryFile("w+") as given:
+        given.write(job.input)
+        given.seek(0)
+        process = subprocess.Popen(
+            job.words(program, core), cwd=core.parent, env=environment, stdin=given,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        anonymous, mapped = _watch(process, start)
+    wall = time.monotonic() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    _check(job, core.parent)
+    return Run(wall, cpu, anonymous, mapped)
+
+
+def _watch(process: "subprocess.Popen[bytes]", start: float) -> tuple[float, float]:
+    """Wait for a process; return its peaks of anonymous memory and of mapped files."""
+    anonymous = mapped = 0.0
+    while process.poll() is None:
+        anonymous, mapped = max(anonymous, _resident(process.pid, "Anon")), max(mapped, _resident(process.pid, "File"))
+        time.sleep(0.01)
+        if time.monotonic() - start > _SECONDS:
+            process.kill()
+            raise SystemExit(f"bench/run: a job took more than {_SECONDS} s")
+    return anonymous, mapped
+
+
+def _resident(pid: int, kind: str) -> float:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = re.search(rf"Rss{kind}:\s+(\d+)", status)
+    return int(found[1]) * 1024 / 1e6 if found else 0.0
+
+
+def _check(job: Job, folder: Path) -> None:
+    if not job.answers:
+        return
+    answer = folder / ANSWER
+    if not answer.exists() or json.loads(answer.read_text())["data"] is None:
+        raise SystemExit(f"bench/run: {job.name} gave no answer")
+    answer.unlink()
+
+
+@dataclass(frozen=True)
+class Row:
+    """Medians of a job's runs.
+
+    :param faster: times faster than the baseline in wall time, everything included.
+    :param beyond_start: the same with the starts of both subtracted; None where there is no start, or nothing is left.
+    """
+
+    name: str
+    wall: float
+    cpu: float
+    anonymous: float
+    mapped: float
+    faster: Optional[float]
+    beyond_start: Optional[float]
+
+
+def compare(jobs: Sequence[Job], repeat: int, program: Path, core: Path) -> list[Row]:
+    """Run all jobs so many times, in turns; the first is the baseline, and each round gives one ratio."""
+    rounds: list[dict[str, Run]] = []
+    for _ in range(repeat):
+        rounds.append({job.name: run_job(job, program, core) for job in jobs})
+    return [_row(job, jobs[0], rounds) for job in jobs]
+
+
+def _row(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Row:
+    runs = [each[job.name] for each in rounds]
+    middle = [statistics.median(getattr(run, name) for run in runs) for name in Run.__dataclass_fields__]
+    faster = statistics.median(each[baseline.name].wall / each[job.name].wall for each in rounds)
+    return Row(job.name, *middle, faster, _beyond_start(job, baseline, rounds))
+
+
+def _beyond_start(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Optional[float]:
+    if job.start not in rounds[0]:
+        return None
+    ratios = []
+    for each in rounds:
+        ours, theirs = (each[one.name].wall - each[one.start or START.name].wall for one in (job, baseline))
+        if ours <= 0:
+            return None
+        ratios.append(theirs / ours)
+    return statistics.median(ratios)
