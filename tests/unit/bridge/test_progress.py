@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 
 import pytest
 
@@ -22,18 +23,28 @@ def terminal(monkeypatch):
     os.close(writing)
 
 
+def shown(terminal, length):
+    """Return so many characters from a terminal, which may hand them over in parts; fewer after ten seconds."""
+    text = b""
+    while len(text) < length and select.select([terminal], [], [], 10)[0]:
+        text += os.read(terminal, length - len(text))
+    return text.decode()
+
+
 def test_long_work_is_told_on_the_terminal_handed_down(terminal):
     told = TerminalProgress()
     told.at("MiB walked", 50, 200)
-    assert os.read(terminal, 1000) == b"\rgdbext: MiB walked: 25 % of 200"
+    line = "\rgdbext: MiB walked: 25 % of 200"
+    assert shown(terminal, len(line)) == line
 
 
 def test_the_line_is_wiped_before_the_answer(terminal):
     told = TerminalProgress()
     told.at("arenas", 1, None)
     told.clear()
-    text = os.read(terminal, 1000).decode()
-    assert text.startswith("\rgdbext: arenas: 1") and text.endswith("\r" + " " * len("gdbext: arenas: 1") + "\r")
+    line = "gdbext: arenas: 1"
+    wiped = f"\r{line}\r{' ' * len(line)}\r"
+    assert shown(terminal, len(wiped)) == wiped
 
 
 def test_short_work_is_silent(terminal, monkeypatch):
