@@ -31,8 +31,8 @@ class Totals:
     used_bytes: int = line("used", Kind.BYTES)
     free_blocks: int = line("free blocks", Kind.COUNT)
     free_bytes: int = line("free", Kind.BYTES)
-    tcache_blocks: int = line("tcached blocks", Kind.COUNT)
-    tcache_bytes: int = line("tcached", Kind.BYTES)
+    tcache_blocks: Optional[int] = line("tcached blocks", Kind.COUNT)
+    tcache_bytes: Optional[int] = line("tcached", Kind.BYTES)
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ClassRow:
     """One of used, tcached, free."""
 
     blocks_are: str = column("blocks")
-    blocks: int = column("number", Kind.COUNT)
-    bytes: int = column("bytes", Kind.BYTES)
+    blocks: Optional[int] = column("number", Kind.COUNT)
+    bytes: Optional[int] = column("bytes", Kind.BYTES)
     share: Optional[float] = column("share", Kind.SHARE)
 
 
@@ -54,8 +54,8 @@ class ArenaRow:
     kind: str = column("kind")
     used_blocks: int = column("used blocks", Kind.COUNT)
     used_bytes: int = column("used", Kind.BYTES)
-    tcache_blocks: int = column("tcached blocks", Kind.COUNT)
-    tcache_bytes: int = column("tcached", Kind.BYTES)
+    tcache_blocks: Optional[int] = column("tcached blocks", Kind.COUNT)
+    tcache_bytes: Optional[int] = column("tcached", Kind.BYTES)
     free_blocks: int = column("free blocks", Kind.COUNT)
     free_bytes: int = column("free", Kind.BYTES)
     threads: Optional[Tuple[ThreadRef, ...]] = column("threads", Kind.THREADS)
@@ -65,7 +65,7 @@ class ArenaRow:
 class NamedArenaRow(ArenaRow):
     """As :class:`ArenaRow`, where an allocator has several heaps: their names need room in the text."""
 
-    tcache_blocks: int = column(None, Kind.COUNT)
+    tcache_blocks: Optional[int] = column(None, Kind.COUNT)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SizeRow:
     size: int = column("size", Kind.COUNT)
     used_blocks: int = column("used blocks", Kind.COUNT)
     used_bytes: int = column("used", Kind.BYTES, json=False)
-    tcache_blocks: int = column("tcached blocks", Kind.COUNT)
+    tcache_blocks: Optional[int] = column("tcached blocks", Kind.COUNT)
     free_blocks: int = column("free blocks", Kind.COUNT)
     free_bytes: int = column("free", Kind.BYTES, json=False)
     share: Optional[float] = column("share", Kind.SHARE, json=False)
@@ -103,7 +103,7 @@ def summary(heaps: Sequence[Heap]) -> Report:
     """
     require_heaps(heaps)
     tallies = [tally(heap) for heap in heaps]
-    totals = _totals(tallies)
+    totals = _totals(heaps, tallies)
     sizes = _by_size(heaps)
     row_type = ArenaRow if all(heap.allocator == heap.family for heap in heaps) else NamedArenaRow
     arenas = [row for heap, counts in zip(heaps, tallies) for row in _arena_rows(heap, counts, row_type)]
@@ -111,12 +111,18 @@ def summary(heaps: Sequence[Heap]) -> Report:
     return report_on(heaps, data)
 
 
-def _totals(tallies: Sequence[Tally]) -> Totals:
-    figures: List[int] = []
+def _totals(heaps: Sequence[Heap], tallies: Sequence[Tally]) -> Totals:
+    figures: List[Optional[int]] = []
     for group in ((USED, MMAPPED), (FREE, TOP), (CACHED,)):
         figures.append(sum(counts.count(*group) for counts in tallies))
         figures.append(sum(counts.size(*group) for counts in tallies))
-    return Totals(*figures)
+    if not _caches_known(heaps):
+        figures[-2:] = None, None
+    return Totals(*figures)  # type: ignore[arg-type]
+
+
+def _caches_known(heaps: Sequence[Heap]) -> bool:
+    return all(heap.caches_known for heap in heaps)
 
 
 def _classes(totals: Totals) -> Sequence[ClassRow]:
@@ -125,8 +131,9 @@ def _classes(totals: Totals) -> Sequence[ClassRow]:
         ("tcached", totals.tcache_blocks, totals.tcache_bytes),
         ("free", totals.free_blocks, totals.free_bytes),
     )
-    whole = sum(row[2] for row in rows)
-    return [ClassRow(*row, row[2] / whole if whole else None) for row in rows]
+    whole = sum(size or 0 for _, _, size in rows)  # what is cached and not known counts as used
+    shares = [size / whole if whole and size is not None else None for _, _, size in rows]
+    return [ClassRow(*row, share) for row, share in zip(rows, shares)]
 
 
 def _arena_rows(heap: Heap, counts: Tally, row_type: Type[ArenaRow]) -> Iterator[ArenaRow]:
@@ -140,8 +147,8 @@ def _arena_rows(heap: Heap, counts: Tally, row_type: Type[ArenaRow]) -> Iterator
             arena.kind if arena else "no arena",
             blocks[USED] + blocks[MMAPPED],
             size[USED] + size[MMAPPED],
-            blocks[CACHED],
-            size[CACHED],
+            blocks[CACHED] if heap.caches_known else None,
+            size[CACHED] if heap.caches_known else None,
             blocks[FREE] + blocks[TOP],
             size[FREE] + size[TOP],
             arena.threads if arena else (),
@@ -168,7 +175,8 @@ def _by_size(heaps: Sequence[Heap]) -> Rows:
     weight = sizes.astype(np.float64) * counts.sum(axis=1)
     order = np.argsort(-weight, kind="stable")
     sizes, counts, weight = sizes[order], counts[order], weight[order]
-    return Rows(lambda: _size_rows(sizes, counts, weight), SizeRow, len(sizes))
+    known = _caches_known(heaps)
+    return Rows(lambda: _size_rows(sizes, counts, weight, known), SizeRow, len(sizes))
 
 
 def _size_counts(heap: Heap, part: slice) -> Tuple[U64, I64]:
@@ -177,7 +185,9 @@ def _size_counts(heap: Heap, part: slice) -> Tuple[U64, I64]:
     return count_values(blocks.size[part], blocks.state[part], _group_of_state(), len(_GROUPS))
 
 
-def _size_rows(sizes: U64, counts: I64, weight: "np.typing.NDArray[np.float64]") -> Iterator[SizeRow]:
+def _size_rows(
+    sizes: U64, counts: I64, weight: "np.typing.NDArray[np.float64]", caches_known: bool
+) -> Iterator[SizeRow]:
     whole = float(weight.sum())
     running = np.cumsum(weight)
     for part in slices(len(sizes), 4096):
@@ -185,7 +195,8 @@ def _size_rows(sizes: U64, counts: I64, weight: "np.typing.NDArray[np.float64]")
         for size, (used, cached, free), bytes_, until in columns:
             share = float(bytes_) / whole if whole else None
             cumulative = float(until) / whole if whole else None
-            yield SizeRow(size, used, size * used, cached, free, size * free, share, cumulative)
+            told = cached if caches_known else None
+            yield SizeRow(size, used, size * used, told, free, size * free, share, cumulative)
 
 
 def require_heaps(heaps: Sequence[Heap]) -> None:

@@ -42,7 +42,7 @@ class HeapRow:
     arenas: int = column("arenas", Kind.COUNT)
     used_blocks: int = column("used blocks", Kind.COUNT)
     used_bytes: int = column("used", Kind.BYTES)
-    tcache_bytes: int = column("tcached", Kind.BYTES)
+    tcache_bytes: Optional[int] = column("tcached", Kind.BYTES)
     free_bytes: int = column("free", Kind.BYTES)
     complete: bool = column("whole", Kind.FLAG)
 
@@ -197,7 +197,7 @@ def _heap_row(heap: Heap) -> HeapRow:
         len(heap.arenas),
         counts.count(USED, MMAPPED),
         counts.size(USED, MMAPPED),
-        counts.size(CACHED),
+        counts.size(CACHED) if heap.caches_known else None,
         counts.size(FREE, TOP),
         heap.complete,
     )

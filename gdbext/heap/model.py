@@ -183,14 +183,14 @@ class Arena:
     """An arena, as every allocator has them.
 
     :param kind: the allocator's word ("main", "thread").
-    :param system_bytes: what it says it took from the system.
+    :param system_bytes: what it says it took from the system; None when not known.
     :param threads: attached threads; None when that could not be found out.
     """
 
     index: int
     address: int
     kind: str
-    system_bytes: int
+    system_bytes: Optional[int]
     threads: Optional[tuple[ThreadRef, ...]] = None
     in_flux: bool = False
 
@@ -206,6 +206,7 @@ class Heap:
     :param findings: what the allocator itself recognised.
     :param largest_block: usable bytes of the largest block that is cut from a shared span; larger
         ones get a mapping of their own (glibc's ``mp_.mmap_threshold``). None when unknown.
+    :param caches_known: whether thread caches could be looked for; else what they hold counts as in use.
     :param shrinks_from_top: whether free memory goes back only from the top of a span, so that live blocks above it
         pin it; the neutral analysis of fragmentation is about that.
     :param brief: the problems for a page that is about more than this heap, those in one that belong together; None
@@ -226,6 +227,7 @@ class Heap:
     complete: bool = True
     detail: Any = None
     largest_block: Optional[int] = None
+    caches_known: bool = True
     shrinks_from_top: bool = True
     explain: Optional[Callable[[int], Optional[str]]] = None
     brief: Optional[Sequence[Problem]] = None

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from gdbext.heap.jemalloc import tsd
 from gdbext.heap.jemalloc.build import read_jemalloc
 from gdbext.heap.jemalloc.find import find_jemallocs, heap_names
 from gdbext.progress import SILENT
@@ -107,8 +108,18 @@ def test_threads_are_found_without_relocations_and_lists(jestages):
     """The library's file is gone, 5.1.0 has no list of threads, and without tcaches no other list either."""
     here = jestages(JeBoard("core", "gone", "5.1.0"), "jemalloc_zoo", "--threads=2", conf="tcache:false")
     heap = read(here, None)
-    assert any("by a word of the library's data" in one.message for one in heap.location.evidence)
+    assert any("by the arenas that lie beside it" in one.message for one in heap.location.evidence)
     check_equal(heap, here)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_threads_are_found_by_their_arenas_alone(jestages, version, monkeypatch):
+    """As in a program that jemalloc is linked into without symbols and statistics: no slot, and no lists."""
+    heap = read(jestages(JeBoard("core", "debug", version), "jemalloc_zoo", "--threads=2", conf="tcache:false"), None)
+    for route in ("_by_symbol", "_by_slot", "_by_lists"):
+        monkeypatch.setattr(tsd, route, lambda *_: [])
+    found = tsd.find_tsd_offset(heap.target, heap.location)
+    assert found is not None and found.offset == heap.location.tsd_offset
 
 
 # -- cores that lack the library's data ----------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from gdbext.heap.glibc.layouts import CANONICAL, TcacheLayout, tcache_from_debug
+from gdbext.heap.trust import find_disbelief
 from gdbext.layout import StructLayout
 from gdbext.report import Problem
 from gdbext.target import Symbol, Target
@@ -60,30 +61,12 @@ def _believed(target: Target, name: str, problems: list[Problem]) -> list[Symbol
     """Return the symbols whose file is the one that is mapped around them."""
     believed: dict[int, Symbol] = {}
     for symbol in target.symbols.find_symbols(name):
-        wrong = _disbelief(target, symbol)
+        wrong = find_disbelief(target, symbol)
         if wrong is None:
             believed[symbol.address] = symbol
         else:
             problems.append(wrong)
     return list(believed.values())
-
-
-def _disbelief(target: Target, symbol: Symbol) -> Optional[Problem]:
-    """Return why a symbol is not believed, or None when it is."""
-    where = f"symbol {symbol.name} at {symbol.address:#x} not believed"
-    module = target.find_module(symbol.address)
-    if module is None:
-        return Problem("debug-info", symbol.address, f"{where}: no module of the target is mapped there")
-    if module.build_id is None:
-        message = f"{where}: the target holds no build-id of {module.path}"
-        return Problem("no-build-id", symbol.address, message)
-    if symbol.build_id is None:
-        return Problem("no-build-id", symbol.address, f"{where}: the file it is from has no build-id")
-    if symbol.build_id != module.build_id:
-        ours, theirs = symbol.build_id, module.build_id
-        message = f"{where}: it is from build-id {ours}, the target has {module.path} with build-id {theirs}"
-        return Problem("wrong-debug-info", symbol.address, message)
-    return None
 
 
 def find_structs(target: Target, build_id: str) -> dict[str, StructLayout]:

@@ -11,6 +11,7 @@ from typing import Iterator, Mapping, Optional
 
 from gdbext.errors import LayoutError
 from gdbext.heap.jemalloc.layouts import Layout, make_layout, pick_structs
+from gdbext.heap.trust import find_disbelief
 from gdbext.layout import StructLayout
 from gdbext.report import Problem
 from gdbext.target import Module, Symbol, Target
@@ -78,7 +79,7 @@ def _globals(target: Target, prefix: str, arenas: Symbol, problems: list[Problem
     names = dict(_all_names(target, prefix, arenas))
     if not ("extents_rtree" in names or "arena_emap_global" in names):
         return None  # another program's "arenas"
-    wrong = disbelief(target, arenas)
+    wrong = find_disbelief(target, arenas)
     if wrong is not None:
         problems.append(wrong)
         return None
@@ -96,25 +97,6 @@ def _all_names(target: Target, prefix: str, arenas: Symbol) -> Iterator[tuple[st
         }
         if len(own) == 1:
             yield name, own.pop()
-
-
-def disbelief(target: Target, symbol: Symbol) -> Optional[Problem]:
-    """Return why a symbol is not believed, or None when it is."""
-    where = f"symbol {symbol.name} at {symbol.address:#x} not believed"
-    module = target.find_module(symbol.address)
-    if module is None:
-        return Problem("debug-info", symbol.address, f"{where}: no module of the target is mapped there")
-    if module.build_id is None:
-        return Problem(
-            "no-build-id", symbol.address, f"{where}: the target holds no build-id of {module.path}"
-        )
-    if symbol.build_id is None:
-        return Problem("no-build-id", symbol.address, f"{where}: the file it is from has no build-id")
-    if symbol.build_id != module.build_id:
-        ours, theirs = symbol.build_id, module.build_id
-        message = f"{where}: it is from build-id {ours}, the target has {module.path} with build-id {theirs}"
-        return Problem("wrong-debug-info", symbol.address, message)
-    return None
 
 
 def find_structs(target: Target, build_id: str) -> dict[str, StructLayout]:

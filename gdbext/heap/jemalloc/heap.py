@@ -76,6 +76,7 @@ def neutral(heap: Jemalloc) -> Heap:
         remedies=dict(REMEDIES),
         complete=heap.complete,
         detail=heap,
+        caches_known=heap.tcaches is not None,
         shrinks_from_top=False,
         explain=partial(explain, heap),
         brief=in_brief(problems),
@@ -83,5 +84,5 @@ def neutral(heap: Jemalloc) -> Heap:
 
 
 def _arena(arena: ArenaState) -> Arena:
-    kind = "manual" if arena.auto is False else "auto"
-    return Arena(arena.index, arena.address, kind, arena.mapped or 0, arena.threads)
+    kind = "unknown" if arena.auto is None else "auto" if arena.auto else "manual"
+    return Arena(arena.index, arena.address, kind, arena.mapped, arena.threads)

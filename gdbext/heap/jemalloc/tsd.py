@@ -1,9 +1,9 @@
 """Threads' own data: where it is from the thread pointer, and what it says.
 
 Routes, each held to the same test (states that exist, arenas that exist): the debugger's TLS; the library's one
-``R_X86_64_TPOFF64`` slot (initial-exec TLS); jemalloc's own lists of threads and caches; any word of the library's
-data that may be such a slot, where a core lacks the relocations. Source: ``tsd.h``,
-``tsd_tls.h``, ``tcache_structs.h``.
+``R_X86_64_TPOFF64`` slot (initial-exec TLS); jemalloc's own lists of threads and caches; the threads' static TLS
+itself, where two neighbouring words lead to arenas (a program that jemalloc is linked into has the offset in its code
+alone, and keeps no lists without statistics). Source: ``tsd.h``, ``tsd_tls.h``, ``tcache_structs.h``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.invariants import read_slots
-from gdbext.heap.jemalloc.model import Location, TsdKind, TsdState
+from gdbext.heap.jemalloc.model import U64, Location, TsdKind, TsdState
 from gdbext.heap.jemalloc.records import Record, read_record
-from gdbext.heap.jemalloc.search import module_words
 from gdbext.memory import view
 from gdbext.memory.bulk import words_at
 from gdbext.memory.elf import Image, find_image
@@ -29,7 +28,9 @@ from gdbext.wording import count_text
 _MOST_THREADS = 1 << 20
 _REACH = 1 << 20  # bytes between a thread's pointer and its tsd, at most
 _MOST_STACK = 1 << 16  # bytes of one size class's stack
-_MOST_OFFSETS = 1 << 8
+_MOST_OFFSETS = 1 << 4
+_LOOKED_INTO = 64  # threads whose memory is searched
+_STATIC_TLS = 1 << 16  # bytes below a thread's pointer that are searched
 _ASKED = 8  # threads that the debugger is asked about
 _R_TPOFF = {"x86-64": 18, "aarch64": 1030}
 _PT_DYNAMIC, _DT_RELA, _DT_RELASZ, _RELA = 2, 7, 8, 24
@@ -63,8 +64,8 @@ def _routes(
     if location.module is not None:
         yield "by the library's one TLS slot", _by_slot(target, location.module)
     yield "by jemalloc's lists", _by_lists(target, location, threads)
-    if location.module is not None and target.abi.machine == "x86-64":
-        yield "by a word of the library's data", _by_words(target, location, location.module, threads, arenas)
+    if target.abi.machine == "x86-64":
+        yield "by the arenas that lie beside it", _by_arenas(target, location, threads, arenas)
 
 
 def _by_symbol(target: Target, prefix: str, threads: Sequence[Thread]) -> list[int]:
@@ -92,17 +93,30 @@ def _by_lists(target: Target, location: Location, threads: Sequence[Thread]) -> 
     return sorted(likely, key=lambda offset: (-votes[offset], abs(offset)))[:4]
 
 
-def _by_words(
-    target: Target, location: Location, module: Module, threads: Sequence[Thread], arenas: set[int]
-) -> list[int]:
-    """Return small negative words of a module's data that lead from a thread's pointer to a tsd with an arena."""
-    words = [found for _, found in module_words(target, module, writable=False)]
-    every = np.unique(np.concatenate([np.empty(0, np.uint64), *words]))
-    small = every[(every > np.uint64(2**64 - _REACH)) & (every % np.uint64(8) == 0)].view(np.int64)
-    member, known = location.layout["tsd"].offset("arena"), arenas - {0}
-    pointers = [thread.tls + member for thread in threads if thread.tls is not None]
-    offsets: list[int] = small[-_MOST_OFFSETS:].tolist()
-    return [one for one in offsets if any(_find_word(target, at + one) in known for at in pointers)]
+def _by_arenas(target: Target, location: Location, threads: Sequence[Thread], arenas: set[int]) -> list[int]:
+    """Return the offsets below threads' pointers at which both arenas of a tsd are arenas, the commonest first.
+
+    A thread is bound to both at once (``arena_choose_hard``).
+    """
+    arena, internal = (location.layout["tsd"].offset(name) for name in ("arena", "iarena"))
+    known = np.array(sorted(arenas - {0}), np.uint64)
+    votes: Counter[int] = Counter()
+    for thread in threads[:_LOOKED_INTO]:
+        low, words = _words_below(target, int(thread.tls or 0))
+        places = set((np.flatnonzero(np.isin(words, known)) * 8 + low).tolist())
+        tsds = (place - arena for place in places if place - arena + internal in places)
+        votes.update(tsd - int(thread.tls or 0) for tsd in tsds)
+    return [offset for offset, _ in votes.most_common(_MOST_OFFSETS)]
+
+
+def _words_below(target: Target, pointer: int) -> tuple[int, U64]:
+    """Return what lies below a thread's pointer in the same mapping, and where it begins."""
+    region = target.index.find(pointer)
+    low = pointer if region is None else max(region.start, pointer - _STATIC_TLS)
+    try:
+        return low, words_at(target.memory, target.abi, low, (pointer - low) // 8)
+    except FaultError:
+        return pointer, np.empty(0, np.uint64)
 
 
 def _holds(

@@ -14,6 +14,8 @@ _WRAPPER = ("syscall", "abort", "raise")
 def find_telling(frames: Sequence[Frame]) -> Optional[Frame]:
     """Return the innermost frame of the program itself, or None when no stack shows one."""
     for frame in frames:
+        if not frame.pc:
+            return None  # where a debugger that lost its way ends: no frame from here on is one
         name = frame.function or ""
         if not (is_library(frame) or name.startswith(_WRAPPERS) or name in _WRAPPER):
             return frame

@@ -113,6 +113,16 @@ def test_no_heap_is_one_line():
         listing.listing([])
 
 
+def test_caches_that_could_not_be_found_are_unknown_and_not_empty():
+    rows = [(0x1000, 32, State.IN_USE, 0), (0x2000, 16, State.SMALL, 0)]
+    heap = replace(heap_of(rows), caches_known=False)
+    data = json_of(blocks.summary([heap, heap_of([(0x5000, 64, State.TCACHE, 0)])]))
+    assert (data["totals"]["tcache_blocks"], data["totals"]["tcache_bytes"]) == (None, None)
+    assert [row["tcache_bytes"] for row in data["arenas"] if row["used_blocks"] or row["tcache_blocks"]] == [None, 64]
+    assert {row["tcache_blocks"] for row in data["by_size"]} == {None}
+    assert data["totals"]["used_bytes"] == 32
+
+
 def addresses(heap, **filters):
     return [row.address for row in listing.listing([heap], Filters(**filters)).data.blocks]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gdbext.abi import AARCH64, I386, Abi
 from gdbext.memory.fake import FakeMemory
 from gdbext.report import Confidence
+from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import Frame, Primitive, State
 from gdbext.structures.locks.spins import find_spinlock
 from gdbext.structures.locks.waiters import count_told_waiters
@@ -269,3 +270,9 @@ def test_memory_that_is_missing_leaves_the_word_unexplained():
     world = two_threads(World(), futex(0xDEAD0000, PRIVATE, 2))
     wait = world.wait()
     assert wait.lock == 0xDEAD0000 and wait.state_of_lock is None
+
+
+def test_where_a_stack_ends_in_nothing_no_frame_is_shown():
+    lost = [Frame(0, 0x1000, None, None, "libc.so.6"), Frame(1, 0, None, None), Frame(2, 0x2000, None, "never")]
+    assert find_telling(lost) is None
+    assert find_telling([lost[0], lost[2]]) == lost[2]
