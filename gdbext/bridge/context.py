@@ -10,6 +10,8 @@ from gdbext.bridge.progress import TerminalProgress
 from gdbext.errors import NoHeapError
 
 if TYPE_CHECKING:
+    from gdbext.analysis.blocktypes.model import BlockTypes
+    from gdbext.analysis.reach.graph import Reach
     from gdbext.bridge.discover import Discovery
     from gdbext.bridge.elements import Elements
     from gdbext.bridge.stacks import GdbStacks
@@ -51,6 +53,18 @@ class Context:
     def heaps(self) -> Sequence[Any]:
         """Return every heap of the target, as ``gdbext.heap.model.Heap``; it may be none."""
         return self.session.heaps(self.progress)
+
+    def reach(self, clear: int = 0) -> Reach:
+        """Return what can be reached from the target's roots.
+
+        :param clear: bits of a pointer that are tags.
+        :raises NoHeapError: when there is no heap.
+        """
+        return self.session.reach(clear, self.progress)
+
+    def block_types(self, reach: Reach) -> BlockTypes:
+        """Return what the blocks of ``reach`` are."""
+        return self.session.block_types(reach, self.progress)
 
     @property
     def known_heaps(self) -> Sequence[Any]:

@@ -14,6 +14,8 @@ import gdb
 from gdbext.bridge import dependencies
 
 if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
+    from gdbext.analysis.blocktypes.model import BlockTypes
+    from gdbext.analysis.reach.graph import Reach
     from gdbext.bridge.types import GdbTypes
     from gdbext.progress import Progress
     from gdbext.target import Target
@@ -42,6 +44,8 @@ class Session:
         self._target: Optional[Target] = None
         self._heaps: Optional[Sequence[Any]] = None
         self._types: Optional[GdbTypes] = None
+        self._reach: "dict[int, Reach]" = {}
+        self._block_types: "Optional[tuple[Reach, BlockTypes]]" = None
 
     @property
     def fresh(self) -> bool:
@@ -91,6 +95,30 @@ class Session:
         if not any(heap.interrupted for heap in heaps):
             self._heaps = heaps
         return heaps
+
+    def reach(self, clear: int, progress: Progress) -> Reach:
+        """Return what can be reached from the target's roots; as :meth:`heaps`, made anew after an interruption.
+
+        :param clear: bits of a pointer that are tags.
+        :raises NoHeapError: when there is no heap.
+        """
+        known = self._reach.get(clear)
+        if known is None:
+            from gdbext.analysis.reach.mark import read_reach
+
+            known = read_reach(self.target(), self.heaps(progress), clear, progress)
+            if known.marked.complete:
+                self._reach = {clear: known}
+        return known
+
+    def block_types(self, reach: Reach, progress: Progress) -> BlockTypes:
+        """Return what the blocks of ``reach`` are."""
+        if self._block_types is None or self._block_types[0] is not reach:
+            from gdbext.analysis.blocktypes.find import find_types
+            from gdbext.bridge.typeclues import read_clues
+
+            self._block_types = reach, find_types(reach, read_clues(self.target()), progress)
+        return self._block_types[1]
 
 
 def current() -> Session:

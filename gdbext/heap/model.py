@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -213,6 +213,9 @@ class Heap:
         where that is all of them.
     :param explain: says what an address in ``spans`` is in the allocator's own terms (slab, region, extent), as
         one line; None for an address that it has nothing to say about.
+    :param metadata: start and end of what the allocator keeps for itself outside of ``spans``, and which may point at
+        blocks.
+    :param foreign: start and end of the parts of ``spans`` that somebody else took from the system.
     """
 
     allocator: str
@@ -231,6 +234,8 @@ class Heap:
     shrinks_from_top: bool = True
     explain: Optional[Callable[[int], Optional[str]]] = None
     brief: Optional[Sequence[Problem]] = None
+    metadata: Sequence[Tuple[int, int]] = ()
+    foreign: Sequence[Tuple[int, int]] = ()
 
     @property
     def in_brief(self) -> Sequence[Problem]:

@@ -106,6 +106,11 @@ class Charges(Sequence[Charge]):
         keep = ends > starts
         return Charge(owner, starts[keep], ends[keep])
 
+    def foreign(self) -> List[Tuple[int, int]]:
+        """Return start and end of what others took from the break between glibc's own pieces."""
+        starts, ends = self._foreign()
+        return list(zip(starts.tolist(), ends.tolist()))
+
     def _payload(self, states: Sequence[State]) -> Tuple[U64, U64]:
         """User bytes; the last word of an arena chunk at its segment's end is clipped."""
         chosen = self._heap.blocks.select(self._heap.blocks.having(states))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.convert import Charges, spans_of
 from gdbext.heap.glibc.findings import find_arena_proliferation
+from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.view import GlibcHeap
 from gdbext.heap.model import Arena, Heap
 from gdbext.progress import Progress
@@ -40,12 +41,13 @@ def neutral(heap: GlibcHeap) -> Heap:
         for position, v in enumerate(heap.arenas)
     ]
     finding = find_arena_proliferation(heap)
+    charges = Charges(heap)
     return Heap(
         "glibc",
         heap.blocks,
         arenas,
         spans_of(heap),
-        Charges(heap),
+        charges,
         heap.location.evidence,
         check_heap(heap),
         (finding,) if finding else (),
@@ -53,7 +55,19 @@ def neutral(heap: GlibcHeap) -> Heap:
         heap.complete,
         heap,
         _mmap_threshold(heap),
+        metadata=_structures(heap.location),
+        foreign=charges.foreign(),
     )
+
+
+def _structures(location: Location) -> List[Tuple[int, int]]:
+    """Return where libc's own data has lists of free chunks: the word before a chunk belongs to the block below it."""
+    pieces = []
+    if location.main_arena is not None:
+        pieces.append((location.main_arena, location.main_arena + location.malloc_state.size))
+    if location.malloc_par is not None and location.malloc_par_layout is not None:
+        pieces.append((location.malloc_par, location.malloc_par + location.malloc_par_layout.size))
+    return pieces
 
 
 def _mmap_threshold(heap: GlibcHeap) -> Optional[int]:

@@ -1,0 +1,77 @@
+"""One target's reachability: marked at once, edges and all else when it is asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Optional, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.analysis.reach.model import Marked
+from gdbext.heap.model import U8, U64, Heap, Mask
+from gdbext.kernels import NOT_REACHED, Edges, PointerRules, block_edges
+from gdbext.progress import Progress
+from gdbext.target import Target
+
+
+class Reach:
+    """What is reachable, and how; made by :func:`gdbext.analysis.reach.mark.read_reach`, kept by the session.
+
+    :param rules: how pointers are stored in this target.
+    """
+
+    def __init__(
+        self, target: Target, heaps: Sequence[Heap], marked: Marked, rules: PointerRules, progress: Progress
+    ) -> None:
+        self.target = target
+        self.heaps = heaps
+        self.marked = marked
+        self.rules = rules
+        self.progress = progress
+
+    def __len__(self) -> int:
+        return len(self.marked.blocks)
+
+    @property
+    def address(self) -> U64:
+        """First byte of each row."""
+        return self.marked.blocks.index.address
+
+    @property
+    def size(self) -> U64:
+        """Usable bytes of each row."""
+        return self.marked.blocks.index.size
+
+    @property
+    def states(self) -> U8:
+        """REACHED, MAYBE_REACHED or NOT_REACHED of each row."""
+        return self.marked.states
+
+    @cached_property
+    def edges(self) -> Edges:
+        """Which block points at which."""
+        index = self.marked.blocks.index
+        return block_edges(self.marked.spans, index, self.rules, np.ones(len(index), np.bool_))
+
+    @cached_property
+    def leaked_edges(self) -> Edges:
+        """As :attr:`edges`, among leaked blocks alone: cheap where little is leaked."""
+        leaked: Mask = self.states == NOT_REACHED
+        return block_edges(self.marked.spans, self.marked.blocks.index, self.rules, leaked)
+
+    @cached_property
+    def roots(self) -> U8:
+        """What roots alone say of each row: REACHED where one points at its beginning, MAYBE_REACHED into it."""
+        from gdbext.analysis.reach.mark import states_by_roots
+
+        return states_by_roots(len(self), self.marked.hits)
+
+    def find_row(self, address: int) -> Optional[int]:
+        """Return the row of the live block that holds an address, or None."""
+        row = int(self.marked.blocks.index.find(np.array([address], np.uint64))[0])
+        return row if row >= 0 else None
+
+    def block_of(self, row: int) -> Tuple[Heap, int]:
+        """Return a row's heap and its position among that heap's blocks."""
+        blocks = self.marked.blocks
+        return self.heaps[int(blocks.heap[row])], int(blocks.position[row])

@@ -1,0 +1,167 @@
+"""From heaps and roots to the state of every live block."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.analysis.blocks import require_heaps
+from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.reach.model import LiveBlocks, Marked, Missing, RootHits, RootRange, Roots
+from gdbext.analysis.reach.roots import read_roots
+from gdbext.errors import FaultError
+from gdbext.heap.model import U8, U64, USED_STATES, Heap, Mask
+from gdbext.kernels import (
+    MAYBE_REACHED,
+    NOT_REACHED,
+    REACHED,
+    BlockIndex,
+    PointerRules,
+    Span,
+    mark_blocks,
+    scan_pointers,
+)
+from gdbext.memory import view
+from gdbext.progress import Progress
+from gdbext.report import Problem
+from gdbext.target import Target
+from gdbext.wording import count_text, size_text
+
+_GAP = 1 << 16  # bytes between two blocks that are not worth a span of their own
+_AT_ONCE = 1 << 28  # bytes of one span: what is not lent is copied
+
+
+def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Progress) -> Reach:
+    """Return what can be reached from the roots of a target.
+
+    :param clear: bits of a pointer that are tags.
+    :raises NoHeapError: when there is no heap.
+    :raises KeyboardInterrupt: when stopped: half a marking would call leaked what is not.
+    """
+    require_heaps(heaps)
+    rules = PointerRules(target.abi.pointer_size, target.abi.byteorder, clear)
+    progress.at("looking for roots", 0, None)
+    roots = read_roots(target, heaps)
+    blocks, problems = live_blocks(heaps)
+    hits, unread = _hits(target, roots, blocks.index, rules)
+    spans, lost = _block_spans(target, blocks.index)
+    progress.at("following pointers", 0, None)
+    live = np.ones(len(blocks), np.bool_)
+    states = mark_blocks(spans, blocks.index, rules, live, states_by_roots(len(blocks), hits))
+    whole = Roots(roots.ranges, roots.words, [*roots.missing, *unread, *lost])
+    return Reach(target, heaps, Marked(blocks, whole, hits, spans, states, problems), rules, progress)
+
+
+def live_blocks(heaps: Sequence[Heap]) -> Tuple[LiveBlocks, Sequence[Problem]]:
+    """Return the blocks in use of all heaps in address order, and what is wrong with them."""
+    chosen = [np.flatnonzero(heap.blocks.having(USED_STATES)).astype(np.uint32) for heap in heaps]
+    address = np.concatenate([heap.blocks.address[rows] for heap, rows in zip(heaps, chosen)])
+    size = np.concatenate([heap.blocks.size[rows] for heap, rows in zip(heaps, chosen)])
+    number = np.repeat(np.arange(len(heaps), dtype=np.uint8), [len(rows) for rows in chosen])
+    position = np.concatenate(chosen)
+    if len(heaps) > 1:
+        order = np.argsort(address, kind="stable")
+        address, size, number, position = address[order], size[order], number[order], position[order]
+    kept = _disjoint(address, size)
+    problems = []
+    if not kept.all():
+        first = int(address[~kept][0])
+        lost = count_text(int(np.count_nonzero(~kept)), "block")
+        problems.append(Problem("overlapping-blocks", first, f"{lost} left out of the search: they overlap others"))
+        address, size, number, position = address[kept], size[kept], number[kept], position[kept]
+    return LiveBlocks(BlockIndex(address, size), number, position), problems
+
+
+def _disjoint(address: U64, size: U64) -> Mask:
+    """Return which blocks begin behind the end of all before them, and end in the address space."""
+    end = address + np.maximum(size, np.uint64(1))
+    sound: Mask = end > address
+    if sound.all() and np.all(address[1:] >= end[:-1]):
+        return sound
+    reach = np.maximum.accumulate(np.where(sound, end, np.uint64(0)))
+    sound[1:] &= address[1:] >= reach[:-1]
+    return sound
+
+
+def _hits(
+    target: Target, roots: Roots, index: BlockIndex, rules: PointerRules
+) -> Tuple[RootHits, Sequence[Missing]]:
+    spans, lost = _root_spans(target, roots.ranges)
+    memory = scan_pointers(spans, index, rules)
+    values = np.array([word.value & ~rules.clear for word in roots.words], np.uint64)
+    rows = index.find(values)
+    words = [
+        (at, int(row), int(index.address[row]) != int(value))
+        for at, (row, value) in enumerate(zip(rows.tolist(), values))
+        if row >= 0
+    ]
+    return RootHits(memory, words), lost
+
+
+def states_by_roots(count: int, hits: RootHits) -> U8:
+    """Return what roots alone say of each of ``count`` rows."""
+    states = np.full(count, NOT_REACHED, np.uint8)
+    states[hits.memory.row[hits.memory.interior]] = MAYBE_REACHED
+    for _, row, interior in hits.words:
+        if interior:
+            states[row] = MAYBE_REACHED
+    states[hits.memory.row[~hits.memory.interior]] = REACHED
+    for _, row, interior in hits.words:
+        if not interior:
+            states[row] = REACHED
+    return states
+
+
+def _root_spans(target: Target, ranges: Sequence[RootRange]) -> Tuple[List[Span], List[Missing]]:
+    spans: List[Span] = []
+    missing = []
+    for one in ranges:
+        unread = _add_spans(target, spans, one.start, one.end)
+        if unread:
+            missing.append(Missing(f"{one.name} (not readable)", unread, one.start))
+    return spans, missing
+
+
+def _block_spans(target: Target, index: BlockIndex) -> Tuple[List[Span], List[Missing]]:
+    """Return the memory that blocks lie in, without what lies far from any."""
+    spans: List[Span] = []
+    unread = 0
+    word = target.abi.pointer_size
+    for start, end in _stretches(index):
+        unread += _add_spans(target, spans, start - start % word, end)
+    if not unread:
+        return spans, []
+    return spans, [Missing(f"{size_text(unread)} of the heap's own memory", unread)]
+
+
+def _stretches(index: BlockIndex) -> List[Tuple[int, int]]:
+    if not len(index):
+        return []
+    ends = index.address + index.size
+    breaks = np.flatnonzero(index.address[1:] - ends[:-1] > np.uint64(_GAP))
+    firsts = np.concatenate((index.address[:1], index.address[1:][breaks]))
+    lasts = np.concatenate((ends[:-1][breaks], ends[-1:]))
+    return list(zip(firsts.tolist(), lasts.tolist()))
+
+
+def _add_spans(target: Target, spans: List[Span], start: int, end: int) -> int:
+    """Add what can be read of an interval to ``spans``; return how many bytes cannot."""
+    found = 0
+    for region in target.index.within(start, end):
+        low, high = max(region.start, start), min(region.end, end)
+        for at in range(low, high, _AT_ONCE) if region.readable else ():
+            found += _add_span(target, spans, at, min(at + _AT_ONCE, high))
+    return end - start - found
+
+
+def _add_span(target: Target, spans: List[Span], start: int, end: int) -> int:
+    """As :func:`_add_spans`, by halves down to a page where not all of it can be read; returns the bytes added."""
+    try:
+        spans.append((start, view(target.memory, start, end - start)))
+        return end - start
+    except FaultError:
+        middle = (start + end) // 2 // target.abi.page_size * target.abi.page_size
+        if not start < middle < end:
+            return 0
+        return _add_span(target, spans, start, middle) + _add_span(target, spans, middle, end)

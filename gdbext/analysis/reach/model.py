@@ -1,0 +1,137 @@
+"""Roots, and what they reach, as plain data.
+
+A block is *reached* when pointers to beginnings of blocks lead to it from a root, *maybe leaked* when a way there needs
+a pointer into the middle of a block, else *leaked*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Sequence, Tuple
+
+from gdbext.heap.model import U8, U32
+from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, Span
+from gdbext.report import Problem
+
+NO_HEAP = 0xFF
+
+STATE_NAMES = {REACHED: "reached", MAYBE_REACHED: "maybe leaked", NOT_REACHED: "leaked"}
+
+# Kinds of roots, as reports print them, in the order in which they are told.
+REGISTER, STACK, TLS, GLOBAL, FILE, ANONYMOUS = ("register", "stack", "tls", "global", "file", "anonymous")
+ROOT_KINDS = (REGISTER, STACK, TLS, GLOBAL, FILE, ANONYMOUS)
+
+
+@dataclass(frozen=True)
+class RootRange:
+    """Memory whose words are roots.
+
+    :param kind: one of :data:`ROOT_KINDS`: ``stack`` from the stack pointer (less the red zone) up; ``tls`` a thread's
+        static thread-local storage, where it is known apart from the stack it lies in; ``global`` writable data of a
+        module (.data, .bss); ``file`` any other mapped file; ``anonymous`` any other memory.
+    :param name: which one: "stack of thread 3", the module's file name, the region's bounds.
+    :param thread: its debugger number, of stacks and tls.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    thread: Optional[int] = None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class RootWord:
+    """A word that is no memory, or that the ABI says to be a pointer to the beginning of something.
+
+    :param name: the register's name, or what the word is ("dtv").
+    :param value: of which :attr:`PointerRules.clear` is not yet cleared.
+    """
+
+    kind: str
+    name: str
+    value: int
+    thread: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Memory that should be looked at and is not there: what only it points at looks leaked.
+
+    :param what: in words ("stack of thread 3", "libfoo.so data", "4 mappings without a file").
+    :param bytes: None when not known (registers).
+    """
+
+    what: str
+    bytes: Optional[int]
+    start: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Roots:
+    """All roots.
+
+    :param ranges: sorted by address, disjoint.
+    :param missing: what makes an answer unsafe: see :attr:`complete`.
+    """
+
+    ranges: Sequence[RootRange]
+    words: Sequence[RootWord]
+    missing: Sequence[Missing] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that could hold a pointer is missing."""
+        return not self.missing
+
+
+@dataclass(frozen=True)
+class RootHits:
+    """Pointers from roots into blocks.
+
+    :param memory: those in root memory; ``place`` is where the pointer lies.
+    :param words: pairs of a position in :attr:`Roots.words` and a row; ``interior`` as in :class:`Hits`.
+    """
+
+    memory: Hits
+    words: Sequence[Tuple[int, int, bool]] = ()
+
+
+@dataclass(frozen=True)
+class LiveBlocks:
+    """The blocks in use of all heaps, in address order; a *row* everywhere in reachability is a position here.
+
+    :param index: addresses and usable sizes.
+    :param heap: which of the heaps, a position.
+    :param position: in that heap's blocks.
+    """
+
+    index: BlockIndex
+    heap: U8
+    position: U32
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Live blocks with their states.
+
+    :param spans: the memory that live blocks lie in, as far as it is there.
+    :param states: REACHED, MAYBE_REACHED or NOT_REACHED of each row.
+    :param problems: what could not be read, or was left out.
+    """
+
+    blocks: LiveBlocks
+    roots: Roots
+    hits: RootHits
+    spans: Sequence[Span]
+    states: U8
+    problems: Sequence[Problem] = ()
+    complete: bool = True

@@ -1,0 +1,156 @@
+"""What is looked at for pointers besides the blocks themselves, and what of it is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from gdbext.analysis.ledger import region_owners
+from gdbext.analysis.missing import is_whole
+from gdbext.analysis.reach.model import (
+    ANONYMOUS,
+    FILE,
+    GLOBAL,
+    REGISTER,
+    STACK,
+    TLS,
+    Missing,
+    RootRange,
+    Roots,
+    RootWord,
+)
+from gdbext.analysis.reach.stacks import Stack, find_dead_stacks, find_stacks
+from gdbext.errors import FaultError
+from gdbext.heap.model import Heap
+from gdbext.memory import Region
+from gdbext.memory.intervals import Coverage, columns, subtract, unite
+from gdbext.target import Target, Thread
+
+Piece = Tuple[int, int]
+
+_KERNELS_OWN = ("[vvar]", "[vdso]", "[vsyscall]", "[vvar_vclock]")
+_TLS_MOST = 1 << 20  # a mapping with a thread descriptor and no stack is the loader's, and small
+# Words of the thread control block behind which the dtv's address lies (sysdeps/*/nptl/tls.h); the block that holds
+# the dtv begins one entry, two words, before it (elf/dl-tls.c, allocate_dtv).
+_DTV = {"x86-64": 1, "i386": 1, "aarch64": 0}
+
+
+def read_roots(target: Target, heaps: Sequence[Heap]) -> Roots:
+    """Return every place whose words are pointers that keep blocks alive.
+
+    Heaps are no roots, nor what allocators keep outside of them for themselves, nor stacks below the stack pointer,
+    nor those of threads that have ended.
+    """
+    regions = [region for region in target.memory.regions() if _may_hold_pointers(region)]
+    there = [region for region in regions if region.readable]
+    stacks = find_stacks(target)
+    allocators = _allocators(heaps)
+    dead = find_dead_stacks(target, [part for part in _without(there, allocators) if part.anonymous and part.writable])
+    unused = [(stack.low, stack.live) for stack in (*stacks, *dead) if stack.low is not None]
+    pieces = _without(there, [*allocators, *unused])
+    ranges = [one for piece in pieces for one in _named(target, piece, stacks)]
+    inside = list(_stacks_in_blocks(heaps, stacks))
+    ranges = sorted([*ranges, *(one for one, _ in inside)], key=lambda one: one.start)
+    words = [word for thread in target.threads for word in _words(target, thread)]
+    words += [RootWord(STACK, "stack in a block", block, one.thread) for one, block in inside]
+    return Roots(ranges, words, list(_missing(target, regions)))
+
+
+def _allocators(heaps: Sequence[Heap]) -> List[Piece]:
+    """Return what belongs to allocators; what others took from the midst of it does not."""
+    spans = unite([columns([(span.start, span.end) for heap in heaps for span in heap.spans])]).covered
+    foreign = unite([columns([piece for heap in heaps for piece in heap.foreign])]).covered
+    starts, ends, _ = subtract(spans, foreign)
+    return [*zip(starts.tolist(), ends.tolist()), *(piece for heap in heaps for piece in heap.metadata)]
+
+
+def _without(regions: Sequence[Region], left_out: Sequence[Piece]) -> List[Region]:
+    """Return what is left of regions without some intervals."""
+    whole = Coverage(*columns([(region.start, region.end) for region in regions]))
+    starts, ends, source = subtract(whole, unite([columns(left_out)]).covered)
+    rows = zip(starts.tolist(), ends.tolist(), source.tolist())
+    return [replace(regions[at], start=start, end=end) for start, end, at in rows]
+
+
+def _may_hold_pointers(region: Region) -> bool:
+    """Whether the program may have put a pointer there; what is read-only in a module may be so since it was filled."""
+    if region.name in _KERNELS_OWN or region.permissions == "---":
+        return False
+    if region.source == "file":
+        return region.writable
+    return region.writable or region.anonymous or ("x" not in region.permissions and region.source == "memory")
+
+
+def _named(target: Target, piece: Region, stacks: Sequence[Stack]) -> Iterator[RootRange]:
+    """Iterate over a piece of a region, cut where stacks begin and end."""
+    start = piece.start
+    for stack in stacks:
+        if stack.thread is None or not start <= stack.live < piece.end:
+            continue
+        if start < stack.live:
+            yield _other(target, piece, start, stack.live)
+        start = min(stack.high, piece.end)
+        number = stack.thread.number
+        yield RootRange(STACK, f"stack of thread {number}", stack.live, start, number)
+    if start < piece.end:
+        yield _other(target, piece, start, piece.end)
+
+
+def _other(target: Target, region: Region, start: int, end: int) -> RootRange:
+    module = target.find_module(start)
+    if module is not None:
+        return RootRange(GLOBAL, module.path.rsplit("/", 1)[-1], start, end)
+    if not region.anonymous:
+        return RootRange(FILE, region.name, start, end)
+    for thread in target.threads:
+        if thread.tls is not None and start <= thread.tls < end and end - start <= _TLS_MOST:
+            return RootRange(TLS, f"tls of thread {thread.number}", start, end, thread.number)
+    return RootRange(ANONYMOUS, f"{start:#x}-{end:#x}", start, end)
+
+
+def _stacks_in_blocks(heaps: Sequence[Heap], stacks: Sequence[Stack]) -> Iterator[Tuple[RootRange, int]]:
+    """Iterate over stacks that the program allocated, each with its block: that lives although nothing points at it."""
+    for stack in stacks:
+        for heap in heaps:
+            block = heap.blocks.find(stack.live)
+            if block is not None and stack.thread is not None:
+                start, number = int(heap.blocks.address[block]), stack.thread.number
+                end = min(start + int(heap.blocks.size[block]), stack.high)
+                yield RootRange(STACK, f"stack of thread {number}", stack.live, end, number), start
+
+
+def _words(target: Target, thread: Thread) -> Iterator[RootWord]:
+    for name, value in thread.registers.items():
+        yield RootWord(REGISTER, name, value, thread.number)
+    dtv = _find_dtv(target, thread.tls)
+    if dtv is not None:
+        yield RootWord(TLS, "dtv", dtv, thread.number)
+
+
+def _find_dtv(target: Target, tls: Optional[int]) -> Optional[int]:
+    """Return the beginning of the block with a thread's table of thread-local storage, or None."""
+    at, word = _DTV.get(target.abi.machine), target.abi.pointer_size
+    if tls is None or at is None:
+        return None
+    try:
+        return target.reader.uint(tls + at * word, word, "dtv") - 2 * word
+    except FaultError:
+        return None
+
+
+def _missing(target: Target, regions: Sequence[Region]) -> Iterator[Missing]:
+    for thread in target.threads:
+        if thread.stack_pointer is None:
+            yield Missing(f"registers and stack of thread {thread.number}", None)
+    if not target.threads:
+        yield Missing("registers and stacks of all threads", None)
+    if not target.memory.regions():
+        yield Missing("all memory: the mappings are not known", None)
+    if is_whole(target.problems):
+        return  # what is absent then was never written
+    absent = [region for region in regions if region.source != "memory" and region.writable]
+    sums: Dict[str, List[Region]] = {}
+    for owner, region in zip(region_owners(target, absent), absent):
+        sums.setdefault(owner, []).append(region)
+    for owner, parts in sums.items():
+        yield Missing(owner, sum(part.size for part in parts), parts[0].start)
