@@ -12,12 +12,12 @@ from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
-from gdbext.analysis.intervals import I64, slices
 from gdbext.analysis.tally import CACHED, CATEGORY, FREE, MMAPPED, TOP, USED, Tally, tally
 from gdbext.errors import NoHeapError, UsageError
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, U8, U64, USED_STATES, Heap, State
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import SKIPPED, count_values
+from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
 
 _SIZES_AT_ONCE = 1 << 22

@@ -17,12 +17,12 @@ from typing import Container, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.intervals import I64
 from gdbext.analysis.residency import Residency
 from gdbext.analysis.runs import NONE, Layout, Runs, find_runs
 from gdbext.analysis.tally import CACHED, FREE, TOP, USED, arena_address, tally
 from gdbext.analysis.thresholds import Thresholds
 from gdbext.heap.model import U64, Heap, Mask
+from gdbext.memory.intervals import I64
 from gdbext.report import Confidence, Finding, Kind, Severity, column
 from gdbext.target import Target
 from gdbext.wording import count_text, share_text, size_text

@@ -14,11 +14,11 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Typ
 
 import numpy as np
 
-from gdbext.analysis.intervals import Coverage, subtract, unite
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex
+from gdbext.memory.intervals import Coverage, subtract, unite
 from gdbext.report import Kind, Problem, Report, column, line, table
 from gdbext.target import Module, Target
 from gdbext.wording import count_text, size_text

@@ -1,18 +1,32 @@
-"""The blocks of all heaps one by one, filtered."""
+"""The blocks of all heaps one by one: filtered by options and by a query, sorted, in the columns that are asked for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import FrozenSet, Iterator, Optional, Sequence
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from gdbext.analysis.blocks import report_on, require_heaps
-from gdbext.analysis.intervals import I64, slices
-from gdbext.analysis.tally import arena_address
+from gdbext.analysis.listrows import COLUMNS, rows_of, type_of_rows
+from gdbext.analysis.query import FIELDS, Node, parse
+from gdbext.analysis.querycolumns import (
+    HeapColumns,
+    Live,
+    Needs,
+    find_matching,
+    needs_of_fields,
+    needs_of_query,
+)
+from gdbext.arguments import nearest
 from gdbext.errors import UsageError
 from gdbext.heap.model import Heap, Mask, State
-from gdbext.report import Kind, Report, Rows, column, line, table
+from gdbext.memory.intervals import I64, slices
+from gdbext.report import Kind, Report, Rows, line, table
+
+_ROWS_AT_ONCE = 1 << 16
+_USUAL = ("address", "size", "state", "reach", "refs", "type", "confidence", "arena", "allocator")
+_ASKED_ONLY = ("reach", "refs", "type", "confidence")
 
 
 @dataclass(frozen=True)
@@ -22,6 +36,7 @@ class Filters:
     :param arena: an arena's address, or its index when there is only one heap.
     :param start: lowest user pointer.
     :param end: first user pointer that is too high.
+    :param where: a query.
     """
 
     states: Optional[FrozenSet[State]] = None
@@ -30,31 +45,91 @@ class Filters:
     arena: Optional[int] = None
     start: Optional[int] = None
     end: Optional[int] = None
+    where: Optional[Node] = None
 
 
 @dataclass(frozen=True)
-class BlockRow:
-    """One block; ``arena`` is None when it belongs to none."""
+class Manner:
+    """How they are listed.
 
-    address: int = column("address", Kind.ADDRESS)
-    size: int = column("size", Kind.COUNT)
-    state: str = column("state")
-    arena: Optional[int] = column("arena", Kind.ADDRESS)
-    allocator: str = column("allocator")
+    :param sort: fields with whether the order is descending, most important first; none: address order within each heap.
+    :param columns: that are shown; None: the usual ones, and what the query or the order is about.
+    :param count: totals alone.
+    """
+
+    sort: Sequence[Tuple[str, bool]] = ()
+    columns: Optional[Sequence[str]] = None
+    count: bool = False
 
 
 @dataclass(frozen=True)
-class Listing:
-    """What ``blocks list`` answers, in address order within each heap."""
+class Counted:
+    """What ``blocks list --count`` answers."""
 
     matching_blocks: int = line("blocks", Kind.COUNT)
     matching_bytes: int = line("bytes", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class Listing(Counted):
+    """What ``blocks list`` answers, in address order within each heap where no other is asked for."""
+
     blocks: Rows = table("Blocks")
 
 
-def listing(heaps: Sequence[Heap], filters: Filters = Filters()) -> Report:
+def read_query(text: str) -> Node:
+    """Return the tree of a query.
+
+    :raises UsageError: as :func:`gdbext.analysis.query.parse`, naming the option.
+    """
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"--where: {error.message}", error.hint) from None
+
+
+def read_sort(text: str) -> Sequence[Tuple[str, bool]]:
+    """Return the order that "-size,address" names.
+
+    :raises UsageError: for a word that is no field.
+    """
+    words = [word.strip() for word in text.split(",")]
+    fields = _fields_named("--sort", [word.removeprefix("-").strip() for word in words], list(FIELDS))
+    return [(field, word.startswith("-")) for field, word in zip(fields, words)]
+
+
+def read_columns(text: str) -> Sequence[str]:
+    """Return the columns that "address,size" names, each once.
+
+    :raises UsageError: for a word that is no column.
+    """
+    words = [word.strip() for word in text.split(",")]
+    return list(dict.fromkeys(_fields_named("--columns", words, list(COLUMNS))))
+
+
+def _fields_named(option: str, words: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    for word in words:
+        if word not in known:
+            near = nearest(word, known)
+            hint = f"did you mean {near}? " if near else ""
+            raise UsageError(f"{option}: no field {word!r}", f"{hint}the fields are {', '.join(known)}")
+    return words
+
+
+def needs_of(filters: Filters, manner: Manner) -> Needs:
+    """Return what must be worked out before these blocks can be listed so."""
+    fields = [field for field, _ in manner.sort]
+    if not manner.count:
+        fields += manner.columns or ()
+    return needs_of_query(filters.where) | needs_of_fields(fields)
+
+
+def listing(
+    heaps: Sequence[Heap], filters: Filters = Filters(), manner: Manner = Manner(), live: Optional[Live] = None
+) -> Report:
     """List the blocks that pass all filters.
 
+    :param live: what :func:`needs_of` says to be needed; of these very heaps.
     :raises UsageError: when no arena is the one asked for.
     :raises NoHeapError: when there is no heap.
     """
@@ -62,11 +137,24 @@ def listing(heaps: Sequence[Heap], filters: Filters = Filters()) -> Report:
     owners = [_owners(heap, filters.arena, len(heaps) == 1) for heap in heaps]
     if filters.arena is not None and not any(owners):
         raise _no_arena(heaps, filters.arena)
-    masks = [_mask(heap, filters, owner) for heap, owner in zip(heaps, owners)]
+    parts = [HeapColumns(heap, number, live) for number, heap in enumerate(heaps)]
+    masks = [_mask(part, filters, owner) for part, owner in zip(parts, owners)]
     number = sum(int(np.count_nonzero(mask)) for mask in masks)
     size = sum(int(heap.blocks.size[mask].sum()) for heap, mask in zip(heaps, masks))
-    rows = Rows(lambda: _block_rows(heaps, masks), BlockRow, number)
-    return report_on(heaps, Listing(number, size, rows))
+    if manner.count:
+        return report_on(heaps, Counted(number, size))
+    shown = _shown(manner, live)
+    make = _sorted_rows if manner.sort else _rows_in_order
+    return report_on(heaps, Listing(number, size, Rows(lambda: make(parts, masks, manner, shown), type_of_rows(shown), number)))
+
+
+def _shown(manner: Manner, live: Optional[Live]) -> Tuple[str, ...]:
+    if manner.columns is not None:
+        return tuple(manner.columns)
+    known = {"reach": live is not None}
+    known["refs"] = live is not None and live.refs is not None
+    known["type"] = known["confidence"] = live is not None and live.types is not None
+    return tuple(name for name in _USUAL if known.get(name, True))
 
 
 def _owners(heap: Heap, arena: Optional[int], by_index: bool) -> Sequence[int]:
@@ -85,8 +173,8 @@ def _no_arena(heaps: Sequence[Heap], arena: int) -> UsageError:
     return UsageError(f"no arena {wanted}", f"the arenas are {shown}")
 
 
-def _mask(heap: Heap, filters: Filters, owners: Sequence[int]) -> Mask:
-    blocks = heap.blocks
+def _mask(part: HeapColumns, filters: Filters, owners: Sequence[int]) -> Mask:
+    blocks = part.heap.blocks
     mask: Mask = np.ones(len(blocks), np.bool_)
     if filters.states is not None:
         mask &= blocks.having(filters.states)
@@ -100,6 +188,8 @@ def _mask(heap: Heap, filters: Filters, owners: Sequence[int]) -> Mask:
         mask &= blocks.address < _bound(filters.end)
     if filters.arena is not None:
         mask &= np.isin(blocks.owner, owners)
+    if filters.where is not None:
+        mask &= find_matching(filters.where, part)
     return mask
 
 
@@ -108,15 +198,56 @@ def _bound(value: int) -> np.uint64:
     return bound
 
 
-def _block_rows(heaps: Sequence[Heap], masks: Sequence[Mask]) -> Iterator[BlockRow]:
-    for heap, mask in zip(heaps, masks):
-        for part in slices(len(mask), 1 << 16):
-            yield from _part_rows(heap, np.flatnonzero(mask[part]) + part.start)
+def _rows_in_order(
+    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, shown: Tuple[str, ...]
+) -> Iterator[object]:
+    for part, mask in zip(parts, masks):
+        for piece in slices(len(mask), _ROWS_AT_ONCE):
+            yield from rows_of(part, np.flatnonzero(mask[piece]) + piece.start, shown)
 
 
-def _part_rows(heap: Heap, chosen: I64) -> Iterator[BlockRow]:
-    labels = {int(state): state.label for state in State}
-    blocks = heap.blocks.select(chosen)
-    columns = (blocks.address, blocks.size, blocks.state, blocks.owner)
-    for address, size, state, owner in zip(*(each.tolist() for each in columns)):
-        yield BlockRow(address, size, labels[state], arena_address(heap, owner), heap.allocator)
+def _sorted_rows(
+    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, shown: Tuple[str, ...]
+) -> Iterator[object]:
+    chosen = [np.flatnonzero(mask) for mask in masks]
+    number = np.repeat(np.arange(len(parts)), [len(each) for each in chosen])
+    position = np.concatenate(chosen)
+    order = _order(parts, chosen, manner.sort)
+    for piece in slices(len(order), 1 << 12):
+        rows = order[piece]
+        yield from _rows_mixed(parts, number[rows], position[rows], shown)
+
+
+def _order(parts: Sequence[HeapColumns], chosen: Sequence[I64], sort: Sequence[Tuple[str, bool]]) -> I64:
+    """Return the order of chosen blocks; what is not known comes last, and equal ones stay in address order."""
+    keys: List[object] = []
+    for field, descending in reversed(sort):
+        values, unknown = _sort_key(parts, chosen, field)
+        # All bits turned round descend without a sign to go wrong.
+        keys += [~values if descending else values, unknown]
+    return np.lexsort(keys)  # type: ignore[arg-type]
+
+
+def _sort_key(parts: Sequence[HeapColumns], chosen: Sequence[I64], field: str) -> "Tuple[I64, Mask]":
+    if field == "allocator":
+        names = sorted({part.heap.allocator for part in parts})
+        ranks = [names.index(part.heap.allocator) for part in parts]
+        column = np.repeat(np.array(ranks, np.int64), [len(each) for each in chosen])
+        return column, np.zeros(len(column), np.bool_)
+    values, unknown = [], []
+    for part, at in zip(parts, chosen):
+        found, known = part.numbers(field, at)
+        values.append(found.astype(np.uint64))
+        unknown.append(np.zeros(len(at), np.bool_) if known is None else ~known)
+    whole, missing = np.concatenate(values), np.concatenate(unknown)
+    whole[missing] = 0
+    return whole, missing  # type: ignore[return-value]
+
+
+def _rows_mixed(
+    parts: Sequence[HeapColumns], number: I64, position: I64, shown: Tuple[str, ...]
+) -> Iterator[object]:
+    """Iterate over rows of several heaps in a given order."""
+    made = [rows_of(part, position[number == at], shown) for at, part in enumerate(parts)]
+    for at in number.tolist():
+        yield next(made[at])

@@ -13,9 +13,9 @@ from typing import Iterable, List, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.intervals import Coverage
 from gdbext.errors import GdbextError, NoTargetError
 from gdbext.heap.model import U64, Mask
+from gdbext.memory.intervals import Coverage
 from gdbext.memory.process import MappingUse, read_smaps, resident_pages, unshared_pages, zero_pages
 from gdbext.progress import SILENT, Progress
 from gdbext.target import Target

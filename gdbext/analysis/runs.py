@@ -12,8 +12,8 @@ from typing import Container, List, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.intervals import I64, Coverage
 from gdbext.heap.model import CACHED_STATES, U32, U64, USED_STATES, Heap, Mask, Span, State
+from gdbext.memory.intervals import I64, Coverage
 
 RUN_STATES = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
 LIVE_STATES = (*USED_STATES, *CACHED_STATES)

@@ -7,8 +7,8 @@ from typing import Optional
 
 import numpy as np
 
-from gdbext.analysis.intervals import I64, slices
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, Blocks, Heap, State
+from gdbext.memory.intervals import I64, slices
 
 USED, MMAPPED, CACHED, FREE, TOP, OTHER = range(6)
 _CATEGORIES = 6

@@ -11,7 +11,7 @@ from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import LiveBlocks, Marked, Missing, RootHits, RootRange, Roots
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError
-from gdbext.heap.model import U8, U64, USED_STATES, Heap, Mask
+from gdbext.heap.model import U8, U64, USED_STATES, Heap
 from gdbext.kernels import (
     MAYBE_REACHED,
     NOT_REACHED,
@@ -23,6 +23,7 @@ from gdbext.kernels import (
     scan_pointers,
 )
 from gdbext.memory import view
+from gdbext.memory.intervals import I64
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -63,25 +64,26 @@ def live_blocks(heaps: Sequence[Heap]) -> Tuple[LiveBlocks, Sequence[Problem]]:
     if len(heaps) > 1:
         order = np.argsort(address, kind="stable")
         address, size, number, position = address[order], size[order], number[order], position[order]
-    kept = _disjoint(address, size)
-    problems = []
+    kept = np.ones(len(address), np.bool_)
+    kept[1:] = address[1:] > address[:-1]
     if not kept.all():
-        first = int(address[~kept][0])
-        lost = count_text(int(np.count_nonzero(~kept)), "block")
-        problems.append(Problem("overlapping-blocks", first, f"{lost} left out of the search: they overlap others"))
         address, size, number, position = address[kept], size[kept], number[kept], position[kept]
-    return LiveBlocks(BlockIndex(address, size), number, position), problems
+    cut = _cut_short(address, size)
+    odd = len(cut) + len(kept) - len(address)
+    if not odd:
+        return LiveBlocks(BlockIndex(address, size), number, position), []
+    where = int(address[cut[0]]) if len(cut) else None
+    message = f"{count_text(odd, 'block')} taken for shorter than the heap says: they overlap what follows"
+    problem = Problem("overlapping-blocks", where, message)
+    return LiveBlocks(BlockIndex(address, size), number, position), [problem]
 
 
-def _disjoint(address: U64, size: U64) -> Mask:
-    """Return which blocks begin behind the end of all before them, and end in the address space."""
-    end = address + np.maximum(size, np.uint64(1))
-    sound: Mask = end > address
-    if sound.all() and np.all(address[1:] >= end[:-1]):
-        return sound
-    reach = np.maximum.accumulate(np.where(sound, end, np.uint64(0)))
-    sound[1:] &= address[1:] >= reach[:-1]
-    return sound
+def _cut_short(address: U64, size: U64) -> I64:
+    """Let every block end where the next begins, at the latest; return those that did not."""
+    room = np.append(address[1:], ~np.uint64(0)) - address
+    cut: I64 = np.flatnonzero(size > room)
+    size[cut] = room[cut]
+    return cut
 
 
 def _hits(

@@ -12,7 +12,6 @@ from typing import Any, Callable, Sequence, overload
 import numpy as np
 
 from gdbext.heap.jemalloc.hugepages import huge_pages
-from gdbext.heap.jemalloc.intervals import Intervals, columns, joined, united, within, without
 from gdbext.heap.jemalloc.model import I64, U64, ExtentState, Jemalloc, Mask
 from gdbext.heap.jemalloc.regions import (
     LazyBlocks,
@@ -24,6 +23,7 @@ from gdbext.heap.jemalloc.regions import (
     sound,
 )
 from gdbext.heap.model import NO_ARENA, Blocks, Charge, Span, State
+from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged, without
 
 
 def blocks_of(heap: Jemalloc) -> Blocks:
@@ -57,19 +57,19 @@ class Territory:
     def metadata(self) -> Intervals:
         """The blocks of all bases."""
         pairs = columns((at, at + size) for arena in self.heap.arenas for at, size in arena.base.blocks)
-        held = within(self._mappings, *pairs)
-        return without(united((pairs[0][held], pairs[1][held])), self.all_extents)
+        held = self._mappings.holds_whole(*pairs)
+        return without(merged((pairs[0][held], pairs[1][held])), self.all_extents)
 
     @cached_property
     def huge(self) -> Intervals:
         """What huge pages have beside the extents that lie in them."""
         slabs = huge_pages(self.heap)
-        held = within(self._mappings, *slabs)
+        held = self._mappings.holds_whole(*slabs)
         return without(without((slabs[0][held], slabs[1][held]), self.all_extents), self.metadata)
 
     @cached_property
-    def _mappings(self) -> Intervals:
-        return joined(columns((region.start, region.end) for region in self.heap.target.index.regions))
+    def _mappings(self) -> Coverage:
+        return Coverage(*joined(columns((region.start, region.end) for region in self.heap.target.index.regions)))
 
 
 def spans_of(heap: Jemalloc, territory: Territory) -> list[Span]:

@@ -7,9 +7,9 @@ from typing import Iterator, Optional
 import numpy as np
 
 from gdbext.heap.jemalloc.hugepages import huge_page, huge_pages
-from gdbext.heap.jemalloc.intervals import inside
 from gdbext.heap.jemalloc.model import ExtentState, Jemalloc
 from gdbext.heap.jemalloc.regions import region_counts
+from gdbext.memory.intervals import Coverage
 from gdbext.wording import count_text, size_text
 
 _STATES = {int(state): state.label for state in ExtentState}
@@ -84,7 +84,7 @@ def _metadata(heap: Jemalloc, address: int) -> Optional[str]:
             if start <= address < start + size:
                 block = f"in the base block {start:#x} of {size_text(size)}"
                 return f"metadata of arena {arena.index}, {_structure(heap, address)}{block}"
-    if inside(huge_pages(heap), np.array([address], np.uint64))[0]:
+    if Coverage(*huge_pages(heap)).holds(np.array([address], np.uint64))[0]:
         start = address & -huge_page(heap)
         return f"unused part of the huge page slab {start:#x} of {size_text(huge_page(heap))}"
     return None

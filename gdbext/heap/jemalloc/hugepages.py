@@ -12,8 +12,8 @@ from typing import Iterator
 import numpy as np
 
 from gdbext.errors import FaultError
-from gdbext.heap.jemalloc.intervals import Intervals, columns, united
 from gdbext.heap.jemalloc.model import Jemalloc
+from gdbext.memory.intervals import Intervals, columns, merged
 
 _EDEN = 128  # HPA_EDEN_SIZE, huge pages
 
@@ -29,7 +29,7 @@ def huge_pages(heap: Jemalloc) -> Intervals:
     size = np.uint64(huge_page(heap))
     found = np.unique(heap.extents.address[heap.extents.hpa] // size)
     edens = columns(_edens(heap))
-    return united(
+    return merged(
         (
             np.concatenate((found * size, edens[0])),
             np.concatenate(((found + np.uint64(1)) * size, edens[1])),

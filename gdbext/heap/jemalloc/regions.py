@@ -11,7 +11,6 @@ from typing import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gdbext.heap.jemalloc.intervals import columns, joined, within
 from gdbext.heap.jemalloc.model import (
     I64,
     U8,
@@ -26,6 +25,7 @@ from gdbext.heap.jemalloc.model import (
 )
 from gdbext.heap.jemalloc.records import gather
 from gdbext.heap.model import NO_ARENA, Blocks, State
+from gdbext.memory.intervals import Coverage, columns, joined
 from gdbext.report import Problem
 from gdbext.wording import count_text
 
@@ -85,7 +85,7 @@ def apart(extents: Extents) -> Mask:
 def unmapped(heap: Jemalloc) -> Mask:
     """Return the extents that no mappings hold, or not wholly."""
     mappings = joined(columns((region.start, region.end) for region in heap.target.index.regions))
-    return ~within(mappings, heap.extents.address, heap.extents.address + heap.extents.size)
+    return ~Coverage(*mappings).holds_whole(heap.extents.address, heap.extents.address + heap.extents.size)
 
 
 def check_mapped(heap: Jemalloc) -> list[Problem]:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from gdbext.analysis.fragmentation import find_fragmentation, find_pattern, pin_classes
-from gdbext.analysis.intervals import Coverage
 from gdbext.analysis.residency import PageResidency
 from gdbext.analysis.runs import find_runs
 from gdbext.analysis.thresholds import thresholds
 from gdbext.heap.model import State
+from gdbext.memory.intervals import Coverage
 from gdbext.report import Confidence, Problem
 
 KB, MB = 1 << 10, 1 << 20

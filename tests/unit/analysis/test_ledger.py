@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.abi import X86_64
-from gdbext.analysis.intervals import Coverage
 from gdbext.analysis.ledger import ledger, region_owners, rss
 from gdbext.analysis.residency import Knowledge, PageResidency
 from gdbext.heap.model import Arena, Blocks, Charge, Heap, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.memory.intervals import Coverage
 from gdbext.memory.process import MappingUse
 from gdbext.render import text
 from gdbext.target import Identity, Module, Target, Thread

@@ -18,7 +18,6 @@ from gdbext.heap.jemalloc import convert, hugepages
 from gdbext.heap.jemalloc.build import read_jemalloc
 from gdbext.heap.jemalloc.find import Found, find_jemallocs
 from gdbext.heap.jemalloc.heap import find_heaps, neutral
-from gdbext.heap.jemalloc.intervals import columns, inside, joined, united, within, without
 from gdbext.heap.jemalloc.layouts import recorded
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
 from gdbext.heap.model import NO_ARENA, Arena, Blocks, Heap, Span, State
@@ -411,23 +410,3 @@ def test_an_allocator_that_was_never_used_is_not_listed_beside_another(monkeypat
     monkeypatch.setattr(detect, "FINDERS", [lambda *_: [idle(**more)], lambda *_: others])
     found = [heap.allocator for heap in detect.find_heaps(None, SILENT)]
     assert found == (["glibc"] if kept else []) + [heap.allocator for heap in others]
-
-
-# -- intervals -----------------------------------------------------------------------------------------
-
-
-def pairs(intervals):
-    return list(zip(*(side.tolist() for side in intervals)))
-
-
-def test_intervals():
-    some = columns([(5, 9), (1, 3), (3, 5), (20, 20), (30, 2**70)])
-    assert pairs(joined(some)) == [(1, 9), (30, 2**64 - 1)]
-    assert pairs(joined(columns([]))) == pairs(united(columns([]))) == []
-    assert pairs(united(columns([(1, 9), (2, 3), (8, 12), (12, 13)]))) == [(1, 12), (12, 13)]
-    whole = columns([(0, 10), (20, 30)])
-    assert pairs(joined(without(whole, columns([(2, 4), (8, 22)])))) == [(0, 2), (4, 8), (22, 30)]
-    assert pairs(without(columns([]), whole)) == []
-    assert inside(whole, np.array([0, 9, 10, 29, 30], np.uint64)).tolist() == [True, True, False, True, False]
-    assert within(whole, *columns([(0, 10), (9, 21), (20, 31), (40, 41)])).tolist() == [True, False, False, False]
-    assert within(columns([]), *columns([(1, 2)])).tolist() == [False]

@@ -7,16 +7,23 @@ common case, so work is done in slices and nothing is sorted twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, Sequence, Tuple
+from typing import Iterable, Iterator, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gdbext.heap.model import U64
-
+U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Intervals = Tuple[U64, U64]  # starts and ends
 
 _SLICE = 1 << 18
+
+
+def columns(pairs: Iterable[Tuple[int, int]]) -> Intervals:
+    """Return pairs of start and end as two columns; ends are bounded by the address space."""
+    flat = np.array([(start, min(end, 2**64 - 1)) for start, end in pairs], np.uint64).reshape(-1, 2)
+    return flat[:, 0].copy(), flat[:, 1].copy()
 
 
 def slices(count: int, step: int = _SLICE) -> Iterator[slice]:
@@ -63,6 +70,17 @@ class Coverage:
         at[outside] = -1
         return at
 
+    def holds(self, addresses: U64) -> Mask:
+        """Return which addresses lie in an interval."""
+        held: Mask = self.index(addresses) >= 0
+        return held
+
+    def holds_whole(self, starts: U64, ends: U64) -> Mask:
+        """Return which stretches lie in one interval from end to end."""
+        at = self.index(starts)
+        held: Mask = (at >= 0) & (starts <= ends) & (ends <= self._previous_end[at + 1])
+        return held
+
 
 @dataclass(frozen=True)
 class Union:
@@ -77,7 +95,7 @@ class Union:
     clashes: U64
 
 
-def unite(parts: Sequence[Tuple[U64, U64]]) -> Union:
+def unite(parts: Sequence[Intervals]) -> Union:
     """Return the union of intervals.
 
     :param parts: pairs of starts and ends, in any order; empty intervals do not count.
@@ -112,3 +130,31 @@ def subtract(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:
     source = outer.index(starts)
     left = (source >= 0) & (inner.index(starts) < 0)
     return starts[left], ends[left], source[left]
+
+
+def without(intervals: Intervals, taken: Intervals) -> Intervals:
+    """Return what disjoint intervals hold beside others; both are in order."""
+    starts, ends, _ = subtract(Coverage(*intervals), Coverage(*taken))
+    return starts, ends
+
+
+def joined(intervals: Intervals) -> Intervals:
+    """Return disjoint intervals in order, those that touch as one, empty ones left out."""
+    starts, ends = intervals
+    kept = np.flatnonzero(ends > starts)
+    if not np.all(starts[kept[1:]] >= starts[kept[:-1]]):
+        kept = kept[np.argsort(starts[kept], kind="stable")]
+    starts, ends = starts[kept], ends[kept]
+    begins = np.ones(len(starts), np.bool_)
+    begins[1:] = starts[1:] != ends[:-1]
+    return starts[begins], ends[np.append(begins[1:], True)[: len(ends)]]
+
+
+def merged(intervals: Intervals) -> Intervals:
+    """Return intervals that may overlap as disjoint ones, each kept apart from those that it only touches."""
+    order = np.argsort(intervals[0], kind="stable")
+    starts, ends = intervals[0][order], intervals[1][order]
+    reach = np.maximum.accumulate(ends) if len(ends) else ends
+    begins = np.ones(len(starts), np.bool_)
+    begins[1:] = starts[1:] >= reach[:-1]
+    return starts[begins], reach[np.append(begins[1:], True)[: len(ends)]]

@@ -2,18 +2,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.analysis.intervals import Coverage, slices, subtract, unite
+from gdbext.memory.intervals import Coverage, columns, joined, merged, slices, subtract, unite, without
 
 BOUND = 120
 PAIRS = st.tuples(st.integers(0, BOUND), st.integers(0, 12))
 INTERVALS = st.lists(PAIRS.map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=15)
 
 
-def columns(intervals):
-    return (
-        np.array([start for start, _ in intervals], np.uint64),
-        np.array([end for _, end in intervals], np.uint64),
-    )
+def pairs(intervals):
+    return list(zip(*(side.tolist() for side in intervals)))
 
 
 def cells(starts, ends):
@@ -66,3 +63,40 @@ def test_addresses_at_the_top_of_the_address_space():
     high = 2**64 - 4096
     coverage = Coverage(*columns([(high, 2**64 - 1)]))
     assert coverage.within(*columns([(high - 10, high + 10), (high + 100, high + 200)])) == 110
+
+
+def test_what_coverage_holds():
+    whole = Coverage(*columns([(0, 10), (20, 30)]))
+    assert whole.holds(np.array([0, 9, 10, 29, 30], np.uint64)).tolist() == [True, True, False, True, False]
+    stretches = columns([(0, 10), (9, 21), (20, 31), (40, 41), (5, 4)])
+    assert whole.holds_whole(*stretches).tolist() == [True, False, False, False, False]
+    assert Coverage(*columns([])).holds_whole(*columns([(1, 2)])).tolist() == [False]
+
+
+def test_columns_end_at_the_address_space():
+    assert pairs(columns([(30, 2**70)])) == [(30, 2**64 - 1)]
+    assert pairs(columns([])) == []
+
+
+def test_disjoint_intervals_that_touch_are_joined():
+    assert pairs(joined(columns([(5, 9), (1, 3), (3, 5), (20, 20), (30, 40)]))) == [(1, 9), (30, 40)]
+    assert pairs(joined(columns([]))) == []
+
+
+@given(INTERVALS)
+def test_merged_intervals_cover_the_same_and_only_touch(intervals):
+    starts, ends = merged(columns(intervals))
+    assert cells(starts, ends) == cells(*columns(intervals))
+    assert np.all(starts[1:] >= ends[:-1])
+
+
+def test_merged_intervals_stay_apart_where_they_touch():
+    assert pairs(merged(columns([(1, 9), (2, 3), (8, 12), (12, 13)]))) == [(1, 12), (12, 13)]
+    assert pairs(merged(columns([]))) == []
+
+
+@given(INTERVALS, INTERVALS)
+def test_without_leaves_what_only_the_first_covers(intervals, taken):
+    first, second = (unite([columns(each)]).covered for each in (intervals, taken))
+    left = without((first.starts, first.ends), (second.starts, second.ends))
+    assert cells(*left) == cells(first.starts, first.ends) - cells(second.starts, second.ends)

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+from gdbext.abi import I386
+from gdbext.analysis.reach.mark import live_blocks, read_reach
+from gdbext.errors import NoHeapError
+from gdbext.heap.model import State
+from gdbext.memory import Region
+from gdbext.progress import SILENT
+from gdbext.report import Problem
+from tests.support.reachworld import DATA, HEAP, SIZE, STACK, ReachWorld
+
+REACHED, MAYBE, LEAKED = 2, 1, 0
+
+
+def test_each_kind_of_root_and_what_is_behind_it():
+    world = ReachWorld()
+    of_data, of_stack, of_register, behind = (world.block(HEAP + 0x100 * at) for at in range(1, 5))
+    lost = world.block(HEAP + 0x500)
+    below = world.block(HEAP + 0x600)
+    zone = world.block(HEAP + 0x700)
+    world.put(DATA + 8, of_data)
+    world.put(STACK + 0x3000, of_stack)
+    world.put(STACK + 0x1000, below)
+    world.put(STACK + 0x2000 - 8, zone)
+    world.thread(registers={"rbx": of_register})
+    world.put(of_register + 8, behind)
+    expected = dict.fromkeys((of_data, of_stack, of_register, behind, zone), REACHED)
+    assert world.states() == {**expected, lost: LEAKED, below: LEAKED}
+
+
+def test_beginnings_before_middles_whatever_the_order():
+    world = ReachWorld()
+    first, second, third = (world.block(HEAP + 0x100 * at, 64) for at in range(1, 4))
+    world.put(DATA, first + 8)
+    world.put(first, second)
+    world.put(DATA + 8, third)
+    world.put(third, second)
+    assert world.states() == {first: MAYBE, second: REACHED, third: REACHED}
+
+
+def test_free_blocks_lead_nowhere_and_are_no_rows():
+    world = ReachWorld()
+    freed = world.block(HEAP + 0x100, state=State.FREE)
+    cached = world.block(HEAP + 0x200, state=State.TCACHE)
+    held = world.block(HEAP + 0x300)
+    world.put(DATA, freed, cached)
+    world.put(freed, held)
+    world.put(cached, held)
+    assert world.states() == {held: LEAKED}
+
+
+def test_tags_are_cleared_when_asked():
+    world = ReachWorld()
+    block = world.block(HEAP + 0x100)
+    world.put(DATA, block | 3)
+    assert world.states() == {block: MAYBE}
+    assert world.states(clear=7) == {block: REACHED}
+    world = ReachWorld()
+    block = world.block(HEAP + 0x100)
+    world.thread(registers={"rax": block | 1 << 63})
+    assert world.states() == {block: LEAKED}
+    assert world.states(clear=1 << 63) == {block: REACHED}
+
+
+def test_words_of_four_bytes():
+    world = ReachWorld(I386)
+    block, behind = world.block(HEAP + 0x104, 20), world.block(HEAP + 0x204, 20)
+    world.put(DATA + 4, block)
+    world.put(block + 16, behind)
+    assert world.states() == {block: REACHED, behind: REACHED}
+
+
+def test_blocks_that_overlap_end_where_the_next_begins():
+    world = ReachWorld()
+    world.block(HEAP + 0x100, 0x1000)
+    world.block(HEAP + 0x200, 16)
+    world.block(HEAP + 0x200, 24)
+    world.block(HEAP + 0x300, 1 << 63)
+    world.block(HEAP + 0x2000, 16)
+    reach = world.reach()
+    assert reach.address.tolist() == [HEAP + 0x100, HEAP + 0x200, HEAP + 0x300, HEAP + 0x2000]
+    assert reach.size.tolist() == [0x100, 16, 0x1D00, 16]
+    assert [(problem.address, problem.message) for problem in reach.marked.problems] == [
+        (HEAP + 0x100, "3 blocks taken for shorter than the heap says: they overlap what follows")
+    ]
+
+
+def test_memory_of_blocks_that_is_not_there_is_a_missing_root():
+    world = ReachWorld()
+    world.problems = [Problem("truncated-core", None, "truncated")]
+    world.map(Region(HEAP + SIZE, HEAP + 2 * SIZE, name="[heap]", source="absent"))
+    block = world.block(HEAP + SIZE - 16, 0x1010)
+    world.put(DATA, block)
+    reach = world.reach()
+    assert reach.states.tolist() == [REACHED]
+    assert "4 KiB of the heap's own memory" in [one.what for one in reach.marked.roots.missing]
+
+
+def test_rows_and_their_blocks():
+    world = ReachWorld()
+    world.block(HEAP + 0x80, state=State.FREE)
+    block = world.block(HEAP + 0x100, 24)
+    reach = world.reach()
+    assert reach.find_row(block + 23) == 0
+    assert reach.find_row(block + 24) is None
+    heap, position = reach.block_of(0)
+    assert (heap.allocator, position) == ("test", 1)
+
+
+def test_several_heaps_are_one_order():
+    world, other = ReachWorld(), ReachWorld()
+    for at in (1, 3):
+        world.block(HEAP + 0x100 * at)
+    other.block(HEAP + 0x200)
+    blocks, problems = live_blocks([world.heap(), other.heap()])
+    assert blocks.heap.tolist() == [0, 1, 0]
+    assert blocks.position.tolist() == [0, 0, 1]
+    assert np.all(np.diff(blocks.index.address) > 0)
+    assert not problems
+
+
+def test_no_heap():
+    with pytest.raises(NoHeapError, match="no heap of a known allocator"):
+        read_reach(ReachWorld().target(), [], 0, SILENT)
