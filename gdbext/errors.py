@@ -44,6 +44,12 @@ class NoHeapError(GdbextError):
     kind = "no-heap"
 
 
+class TooLargeError(GdbextError):
+    """An answer would take more memory than the user's settings allow."""
+
+    kind = "too-large"
+
+
 class BadCoreError(GdbextError):
     """A file is not a core, or not one that can be read."""
 

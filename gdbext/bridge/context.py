@@ -59,8 +59,9 @@ class Context:
 
         :param clear: bits of a pointer that are tags.
         :raises NoHeapError: when there is no heap.
+        :raises TooLargeError: when more of a process would have to be copied than the settings allow.
         """
-        return self.session.reach(clear, self.progress)
+        return self.session.reach(clear, self.progress, self.settings["copied-memory"])
 
     def block_types(self, reach: Reach) -> BlockTypes:
         """Return what the blocks of ``reach`` are."""

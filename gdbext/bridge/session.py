@@ -96,17 +96,19 @@ class Session:
             self._heaps = heaps
         return heaps
 
-    def reach(self, clear: int, progress: Progress) -> Reach:
+    def reach(self, clear: int, progress: Progress, most_copied: int) -> Reach:
         """Return what can be reached from the target's roots; as :meth:`heaps`, made anew after an interruption.
 
         :param clear: bits of a pointer that are tags.
+        :param most_copied: bytes of a process's memory that may be copied.
         :raises NoHeapError: when there is no heap.
+        :raises TooLargeError: when more would have to be copied.
         """
         known = self._reach.get(clear)
         if known is None:
             from gdbext.analysis.reach.mark import read_reach
 
-            known = read_reach(self.target(), self.heaps(progress), clear, progress)
+            known = read_reach(self.target(), self.heaps(progress), clear, progress, most_copied)
             if known.marked.complete:
                 self._reach = {clear: known}
         return known

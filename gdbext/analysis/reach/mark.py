@@ -10,7 +10,7 @@ from gdbext.analysis.blocks import require_heaps
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import LiveBlocks, Marked, Missing, RootHits, RootRange, Roots
 from gdbext.analysis.reach.roots import read_roots
-from gdbext.errors import FaultError
+from gdbext.errors import FaultError, TooLargeError
 from gdbext.heap.model import U8, U64, USED_STATES, Heap
 from gdbext.kernels import (
     MAYBE_REACHED,
@@ -23,7 +23,7 @@ from gdbext.kernels import (
     scan_pointers,
 )
 from gdbext.memory import view
-from gdbext.memory.intervals import I64
+from gdbext.memory.intervals import I64, Coverage, columns, subtract, unite
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -33,11 +33,13 @@ _GAP = 1 << 16  # bytes between two blocks that are not worth a span of their ow
 _AT_ONCE = 1 << 28  # bytes of one span: what is not lent is copied
 
 
-def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Progress) -> Reach:
+def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Progress, most_copied: int = 0) -> Reach:
     """Return what can be reached from the roots of a target.
 
     :param clear: bits of a pointer that are tags.
+    :param most_copied: bytes of memory that may be copied; 0 is any number. A core that is mapped is not copied.
     :raises NoHeapError: when there is no heap.
+    :raises TooLargeError: when more would have to be copied.
     :raises KeyboardInterrupt: when stopped: half a marking would call leaked what is not.
     """
     require_heaps(heaps)
@@ -45,13 +47,33 @@ def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Prog
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
     blocks, problems = live_blocks(heaps)
+    _check_size(target, roots, blocks.index, most_copied)
     hits, unread = _hits(target, roots, blocks.index, rules)
-    spans, lost = _block_spans(target, blocks.index)
+    spans, lost = _block_spans(target, heaps, blocks.index)
     progress.at("following pointers", 0, None)
     live = np.ones(len(blocks), np.bool_)
     states = mark_blocks(spans, blocks.index, rules, live, states_by_roots(len(blocks), hits))
     whole = Roots(roots.ranges, roots.words, [*roots.missing, *unread, *lost])
     return Reach(target, heaps, Marked(blocks, whole, hits, spans, states, problems), rules, progress)
+
+
+def copied_bytes(target: Target, roots: Roots, index: BlockIndex) -> int:
+    """Return how many bytes of a target's memory a search must copy: 0 where the memory lends them."""
+    first = next((one for one in roots.ranges), None)
+    try:
+        lent = first is None or isinstance(view(target.memory, first.start, 1), memoryview)
+    except FaultError:
+        lent = False
+    if lent:
+        return 0
+    return sum(one.size for one in roots.ranges) + sum(end - start for start, end in _stretches(index))
+
+
+def _check_size(target: Target, roots: Roots, index: BlockIndex, most: int) -> None:
+    wanted = copied_bytes(target, roots, index) if most else 0
+    if wanted > most:
+        hint = "let the process go on and ask a core of it (gcore), or set gx copied-memory higher (0: no limit)"
+        raise TooLargeError(f"{size_text(wanted)} of the process would be copied to be searched for pointers", hint)
 
 
 def live_blocks(heaps: Sequence[Heap]) -> Tuple[LiveBlocks, Sequence[Problem]]:
@@ -125,12 +147,16 @@ def _root_spans(target: Target, ranges: Sequence[RootRange]) -> Tuple[List[Span]
     return spans, missing
 
 
-def _block_spans(target: Target, index: BlockIndex) -> Tuple[List[Span], List[Missing]]:
-    """Return the memory that blocks lie in, without what lies far from any."""
+def _block_spans(
+    target: Target, heaps: Sequence[Heap], index: BlockIndex
+) -> Tuple[List[Span], List[Missing]]:
+    """Return the memory that blocks lie in, without what lies far from any, and what allocators have for themselves."""
     spans: List[Span] = []
     unread = 0
     word = target.abi.pointer_size
-    for start, end in _stretches(index):
+    own = unite([columns([piece for heap in heaps for piece in heap.metadata])]).covered
+    starts, ends, _ = subtract(Coverage(*columns(_stretches(index))), own)
+    for start, end in zip(starts.tolist(), ends.tolist()):
         unread += _add_spans(target, spans, start - start % word, end)
     if not unread:
         return spans, []

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gdbext.abi import I386
 from gdbext.analysis.reach.mark import live_blocks, read_reach
-from gdbext.errors import NoHeapError
+from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.progress import SILENT
@@ -123,3 +125,28 @@ def test_several_heaps_are_one_order():
 def test_no_heap():
     with pytest.raises(NoHeapError, match="no heap of a known allocator"):
         read_reach(ReachWorld().target(), [], 0, SILENT)
+
+
+class Copies:
+    """Memory that must be copied to be read."""
+
+    def __init__(self, memory):
+        self.memory = memory
+
+    def read(self, address, size):
+        return bytes(self.memory.read(address, size))
+
+    def regions(self):
+        return self.memory.regions()
+
+
+def test_a_process_is_copied_up_to_a_limit_only():
+    world = ReachWorld()
+    world.block(HEAP + 0x100, 0x1000)
+    target = replace(world.target(), memory=Copies(world.target().memory))
+    wanted = SIZE + SIZE - 0x2000 + 128 + 0x1000
+    for most in (0, wanted):
+        assert len(read_reach(target, [world.heap()], 0, SILENT, most)) == 1
+    with pytest.raises(TooLargeError, match=r"28.1 KiB of the process would be copied to be searched for pointers"):
+        read_reach(target, [world.heap()], 0, SILENT, wanted - 1)
+    assert len(read_reach(world.target(), [world.heap()], 0, SILENT, 1)) == 1  # lent
