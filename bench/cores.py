@@ -56,6 +56,14 @@ def tables(folder: Path, entries: int, bins: int) -> tuple[Path, Path]:
     return dumped(folder, PROGRAMS / "hash_tables.c", ["-pthread", "-fno-builtin"], arguments)
 
 
+def tables_and_none(folder: Path, entries: int, bins: int) -> tuple[Path, Path]:
+    """As :func:`tables`; in the folder ``small`` the same program with next to no entries."""
+    small = folder / "small"
+    small.mkdir()
+    tables(small, 4, 16)
+    return tables(folder, entries, bins)
+
+
 def jemalloc(folder: Path, objects: int) -> tuple[Path, Path]:
     """Many small objects on jemalloc 5.3.0 with debug info, a third of them freed.
 

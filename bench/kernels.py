@@ -6,13 +6,13 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np  # noqa: E402  the checkout is put into the path first
 
-from gdbext.kernels import chains, columns, native, pointers  # noqa: E402
+from gdbext.kernels import chains, columns, dominators, graph, native, native_graph, pointers, tally  # noqa: E402
 from gdbext.kernels.chains import MOST_NODES, LinkRules  # noqa: E402
 from gdbext.kernels.pointers import BlockIndex, PointerRules  # noqa: E402
 from gdbext.kernels.reference import ChunkRules, words_of  # noqa: E402
@@ -20,6 +20,7 @@ from gdbext.kernels.reference import ChunkRules, words_of  # noqa: E402
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 BASE = 0x10_0000_0000
 _AT_ONCE = 1 << 19  # chunks, as the walker asks for them
+_OTHER = np.ones(1 << 26, np.uint64)  # more than caches hold
 Timed = Callable[[Any], object]
 
 
@@ -39,15 +40,34 @@ def chunk_walk(count: int, rng: Any) -> Timed:
     return walk
 
 
-def bin_walk(count: int, rng: Any) -> Timed:
-    """So many nodes in twice as many bins, two to a chain, anywhere in memory."""
+def _bins(count: int, rng: Any) -> "tuple[list[tuple[int, bytes]], Any]":
+    """So many nodes in twice as many bins, two to a chain, anywhere in memory; one in eight has the same hash."""
     order = rng.permutation(count)
-    links = np.zeros(2 * count, np.uint64)
+    nodes = np.zeros((count, 2), np.uint64)  # link, hash of four bytes
     first, second = order[0::2][: len(order[1::2])], order[1::2]
-    links[2 * first] = BASE + 16 * second.astype(np.uint64)
+    nodes[first, 0] = BASE + 16 * second.astype(np.uint64)
+    nodes[:, 1] = np.where(rng.random(count) < 0.125, 0x5EED, rng.integers(0, 1 << 32, count)).astype(np.uint64)
     heads = np.zeros(2 * count, np.uint64)
     heads[rng.permutation(2 * count)[: len(first)]] = BASE + 16 * first.astype(np.uint64)
-    spans = [(BASE, links.tobytes())]
+    return [(BASE, nodes.tobytes())], heads
+
+
+def bin_walk(count: int, rng: Any) -> Timed:
+    """All bins: the nodes of each, their sum, the longest, different hashes, how chains end."""
+    spans, heads = _bins(count, rng)
+    hash_at = (8 if sys.byteorder == "little" else 12, 4)
+    return lambda kernels: kernels.tally_chains(spans, heads, None, LinkRules(0, 8), hash=hash_at, lengths=True)
+
+
+def bin_sums(count: int, rng: Any) -> Timed:
+    """All bins as ``walklist`` sums them up: without hashes and the nodes of each."""
+    spans, heads = _bins(count, rng)
+    return lambda kernels: kernels.tally_chains(spans, heads, None, LinkRules(0, 8))
+
+
+def bin_nodes(count: int, rng: Any) -> Timed:
+    """All bins with the addresses of all their nodes, in order."""
+    spans, heads = _bins(count, rng)
     return lambda kernels: kernels.walk_chains(spans, heads, None, LinkRules(0, 8), MOST_NODES)
 
 
@@ -71,10 +91,15 @@ def _blocks(count: int, rng: Any) -> "tuple[BlockIndex, bytes]":
     return BlockIndex(address, sizes), memory.tobytes()
 
 
+def _anew(index: BlockIndex) -> BlockIndex:
+    """Return the same blocks without what kernels keep of them between calls."""
+    return BlockIndex(index.address, index.size)
+
+
 def pointer_scan(count: int, rng: Any) -> Timed:
     """The contents of so many blocks."""
     index, memory = _blocks(count, rng)
-    return lambda kernels: kernels.scan_pointers([(BASE, memory)], index, PointerRules(8))
+    return lambda kernels: kernels.scan_pointers([(BASE, memory)], _anew(index), PointerRules(8))
 
 
 def mark(count: int, rng: Any) -> Timed:
@@ -82,16 +107,58 @@ def mark(count: int, rng: Any) -> Timed:
     index, memory = _blocks(count, rng)
     live, roots = np.ones(count, np.bool_), np.zeros(count, np.uint8)
     roots[:10] = pointers.REACHED
-    return lambda kernels: kernels.mark_blocks([(BASE, memory)], index, PointerRules(8), live, roots)
+    return lambda kernels: kernels.mark_blocks([(BASE, memory)], _anew(index), PointerRules(8), live, roots)
+
+
+def edges(count: int, rng: Any) -> Timed:
+    """The edges between so many blocks."""
+    index, memory = _blocks(count, rng)
+    live = np.ones(count, np.bool_)
+    return lambda kernels: kernels.block_edges([(BASE, memory)], _anew(index), PointerRules(8), live)
+
+
+def _graph(count: int, rng: Any) -> graph.Edges:
+    """So many rows of up to three edges to anywhere, one in thirty into the middle."""
+    degrees = rng.integers(0, 4, count)
+    first = np.concatenate(([0], np.cumsum(degrees))).astype(np.uint64)
+    to = rng.integers(0, count, int(first[-1])).astype(np.uint32)
+    return graph.Edges(first, to, rng.random(len(to)) < 1 / 30)
+
+
+def components(count: int, rng: Any) -> Timed:
+    """Of a random graph."""
+    made, wanted = _graph(count, rng), np.ones(count, np.bool_)
+    return lambda kernels: kernels.find_components(made, wanted)
+
+
+def breadth_first(count: int, rng: Any) -> Timed:
+    """From a thousand roots."""
+    made, live, roots = _graph(count, rng), np.ones(count, np.bool_), np.zeros(count, np.uint8)
+    roots[rng.integers(0, count, 1000)] = pointers.REACHED
+    return lambda kernels: kernels.breadth_first(made, roots, live)
+
+
+def dominator_tree(count: int, rng: Any) -> Timed:
+    """From a thousand roots, and the sums over it."""
+    made, entry, roots = _graph(count, rng), rng.integers(0, count, 1000).astype(np.uint32), 100
+    entries, size = (np.arange(1000) % roots).astype(np.uint32), np.ones(count + roots, np.uint64)
+    return lambda kernels: kernels.sum_up_tree(kernels.find_dominators(made, entry, entries), size)
 
 
 KERNELS = {
     "chunk walk": chunk_walk,
     "bin walk": bin_walk,
+    "bin sums": bin_sums,
+    "bin nodes": bin_nodes,
     "list walk": list_walk,
     "pointer scan": pointer_scan,
     "mark": mark,
+    "edges": edges,
+    "components": components,
+    "breadth first": breadth_first,
+    "dominators": dominator_tree,
 }
+GRAPHS = (edges, components, breadth_first, dominator_tree)
 
 
 class Reference:
@@ -99,33 +166,51 @@ class Reference:
 
     read_chunks = staticmethod(columns.read_chunks)
     walk_chains = staticmethod(chains.walk_chains)
+    tally_chains = staticmethod(tally.tally_chains)
     scan_pointers = staticmethod(pointers.scan_pointers)
     mark_blocks = staticmethod(pointers.mark_blocks)
+    block_edges = staticmethod(graph.block_edges)
+    find_components = staticmethod(graph.find_components)
+    breadth_first = staticmethod(graph.breadth_first)
+    find_dominators = staticmethod(dominators.find_dominators)
+    sum_up_tree = staticmethod(dominators.sum_up_tree)
 
 
 def measure(sizes: Sequence[int], repeat: int, most_reference: int) -> "Iterator[dict[str, Any]]":
-    """Iterate over kernels and sizes: median seconds of each, and their ratio.
+    """Iterate over kernels and sizes: median seconds of each, their ratio, and growth from the size before.
+
+    Growth is of the least seconds of runs with empty caches, as a core's memory is in none when it is first looked
+    at: what has just fitted into them would seem to grow faster than it does.
 
     :param most_reference: the largest size at which the reference runs too.
     """
     library, why = native.find_library()
     if library is None:
         raise SystemExit(f"bench/run: no native kernels: {why}")
+    graphs = native_graph.NativeGraphs(library)
     for name, make in KERNELS.items():
+        before: Optional[float] = None
         for size in sizes:
             job = make(size, np.random.default_rng(1))
-            fast = [_seconds(job, library) for _ in range(repeat)]
+            own = graphs if make in GRAPHS else library
+            cold = min(_seconds(job, own, cold=True) for _ in range(repeat))
+            fast = [_seconds(job, own) for _ in range(repeat)]
             slow = [_seconds(job, Reference) for _ in range(repeat)] if size <= most_reference else []
             yield {
                 "kernel": name,
                 "size": size,
                 "native": statistics.median(fast),
+                "cold": cold,
                 "reference": statistics.median(slow) if slow else None,
                 "ratio": statistics.median(one / other for one, other in zip(slow, fast)) if slow else None,
+                "growth": cold / before if before else None,
             }
+            before = cold
 
 
-def _seconds(job: Timed, kernels: Any) -> float:
+def _seconds(job: Timed, kernels: Any, cold: bool = False) -> float:
+    if cold:
+        _OTHER.sum()
     start = time.perf_counter()
     job(kernels)
     return time.perf_counter() - start

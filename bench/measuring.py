@@ -10,13 +10,14 @@ import statistics
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Mapping, Optional, Sequence
 
 HERE = Path(__file__).resolve().parent
 LOAD = HERE.parent / "gdbext" / "load.py"
 ANSWER = "answer.json"
+SMALL = "small"
 GDB = ("gdb", "-nx", "-batch", "-iex", "set auto-load off")
 _SECONDS = 1800  # a job that takes longer is given up
 
@@ -29,6 +30,9 @@ class Job:
     :param program: another program's words; ``{program}`` and ``{core}`` stand for the files.
     :param input: what it reads on standard input.
     :param start: the name of the job that does the same without the work, to be subtracted.
+    :param small: runs on the core of the folder ``small`` beside the core: the same program with next to no data.
+    :param fixed: the name of the job that does the same on the small core, to be subtracted.
+    :param limit: seconds after which it is ended, as its row says; without, the run is given up after half an hour.
     """
 
     name: str
@@ -37,6 +41,9 @@ class Job:
     program: Sequence[str] = ()
     input: str = ""
     start: str = ""
+    limit: Optional[float] = None
+    small: bool = False
+    fixed: str = ""
 
     def words(self, program: Path, core: Path) -> list[str]:
         """Return the command line."""
@@ -56,6 +63,12 @@ def ours(name: str, command: str, kernels: str = "") -> Job:
     return Job(name, (f"source {LOAD}", f"{command} --json={ANSWER}"), environment, start="gdbext start only")
 
 
+def with_small(job: Job) -> tuple[Job, Job]:
+    """Return a job, and the same on the small core: what does not grow with the data."""
+    small = replace(job, name=f"{job.name}, no data", start="", small=True)
+    return replace(job, fixed=small.name), small
+
+
 START = Job("gdb start only", ("print 1",))
 OUR_START = Job("gdbext start only", (f"source {LOAD}", "gx commands --json=commands.json"))
 
@@ -68,6 +81,7 @@ class Run:
     cpu: float
     anonymous: float
     mapped: float
+    status: int = 0
 
 
 def run_job(job: Job, program: Path, core: Path) -> Run:
@@ -75,6 +89,7 @@ def run_job(job: Job, program: Path, core: Path) -> Run:
 
     :raises SystemExit: when a job of ours gave no answer, or a job takes too long: a failure is fast.
     """
+    core = core.parent / SMALL / core.name if job.small else core
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     environment = {**os.environ, **job.environment}
     with tempfile.TemporaryFile("w+") as given:
@@ -84,21 +99,24 @@ def run_job(job: Job, program: Path, core: Path) -> Run:
             job.words(program, core), cwd=core.parent, env=environment, stdin=given,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        anonymous, mapped = _watch(process, start)
+        anonymous, mapped = _watch(process, start, job.limit)
     wall = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     _check(job, core.parent)
-    return Run(wall, cpu, anonymous, mapped)
+    return Run(wall, cpu, anonymous, mapped, process.returncode)
 
 
-def _watch(process: "subprocess.Popen[bytes]", start: float) -> tuple[float, float]:
+def _watch(process: "subprocess.Popen[bytes]", start: float, limit: Optional[float]) -> tuple[float, float]:
     """Wait for a process; return its peaks of anonymous memory and of mapped files."""
     anonymous = mapped = 0.0
     while process.poll() is None:
         anonymous, mapped = max(anonymous, _resident(process.pid, "Anon")), max(mapped, _resident(process.pid, "File"))
         time.sleep(0.01)
-        if time.monotonic() - start > _SECONDS:
+        if limit and time.monotonic() - start > limit:
+            process.terminate()
+            process.wait()
+        elif time.monotonic() - start > _SECONDS:
             process.kill()
             raise SystemExit(f"bench/run: a job took more than {_SECONDS} s")
     return anonymous, mapped
@@ -128,6 +146,8 @@ class Row:
 
     :param faster: times faster than the baseline in wall time, everything included.
     :param beyond_start: the same with the starts of both subtracted; None where there is no start, or nothing is left.
+    :param beyond_fixed: the same with that subtracted from both which the same job takes without data.
+    :param status: with which it ended, of all runs the worst; negative for one that was ended.
     """
 
     name: str
@@ -137,6 +157,8 @@ class Row:
     mapped: float
     faster: Optional[float]
     beyond_start: Optional[float]
+    status: int = 0
+    beyond_fixed: Optional[float] = None
 
 
 def compare(jobs: Sequence[Job], repeat: int, program: Path, core: Path) -> list[Row]:
@@ -149,18 +171,25 @@ def compare(jobs: Sequence[Job], repeat: int, program: Path, core: Path) -> list
 
 def _row(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Row:
     runs = [each[job.name] for each in rounds]
-    middle = [statistics.median(getattr(run, name) for run in runs) for name in Run.__dataclass_fields__]
+    figures = ("wall", "cpu", "anonymous", "mapped")
+    middle = [statistics.median(getattr(run, name) for run in runs) for name in figures]
+    status = max((run.status for run in runs), key=abs) if job.program else 0
     faster = statistics.median(each[baseline.name].wall / each[job.name].wall for each in rounds)
-    return Row(job.name, *middle, faster, _beyond_start(job, baseline, rounds))
+    beyond_start = _beyond(job, baseline, rounds, job.start, baseline.start or START.name)
+    beyond_fixed = _beyond(job, baseline, rounds, job.fixed, baseline.fixed)
+    return Row(job.name, *middle, faster, beyond_start, status, beyond_fixed)
 
 
-def _beyond_start(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Optional[float]:
-    if job.start not in rounds[0]:
+def _beyond(
+    job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]], ours: str, theirs: str
+) -> Optional[float]:
+    """Return how many times faster a job is without what two other jobs take, or None where that is not measured."""
+    if ours not in rounds[0] or theirs not in rounds[0]:
         return None
     ratios = []
     for each in rounds:
-        ours, theirs = (each[one.name].wall - each[one.start or START.name].wall for one in (job, baseline))
-        if ours <= 0:
+        left = each[job.name].wall - each[ours].wall
+        if left <= 0:
             return None
-        ratios.append(theirs / ours)
+        ratios.append((each[baseline.name].wall - each[theirs].wall) / left)
     return statistics.median(ratios)

@@ -5,8 +5,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 runs=${1:-1000000}
 targets=("${@:2}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(chunks rows counts slabs pages chains scan mark ffi)
-declare -A longest=([counts]=300 [slabs]=300 [mark]=500 [ffi]=600) # bytes that a target can make use of
+[[ ${#targets[@]} -gt 0 ]] || targets=(chunks rows counts slabs pages chains tally scan mark edges components breadth dominators ffi)
+declare -A longest=([counts]=300 [slabs]=300 [mark]=500 [edges]=500 [ffi]=600) # bytes that a target can make use of
 
 cargo fuzz --version >/dev/null 2>&1 || { echo "no cargo-fuzz: cargo install cargo-fuzz" >&2; exit 2; }
 cargo +nightly --version >/dev/null 2>&1 || { echo "no nightly: rustup toolchain install nightly" >&2; exit 2; }

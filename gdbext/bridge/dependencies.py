@@ -19,6 +19,8 @@ from gdbext.errors import GdbextError
 
 NEEDED = ("numpy", "tabulate", "tomli")
 
+_THREADS = "OPENBLAS_NUM_THREADS"
+
 _root = ""
 
 
@@ -50,7 +52,7 @@ def load(*names: str) -> None:
     wanted = [name for name in names or NEEDED[:1] if name not in sys.modules]
     if not wanted:
         return
-    with _own_first(), _signals_blocked():
+    with _own_first(), _signals_blocked(), _one_thread():
         for name in wanted:
             try:
                 importlib.import_module(name)
@@ -82,6 +84,19 @@ def _signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have numpy's OpenBLAS start no threads: they take a quarter of the import, and nothing here needs them."""
+    if _THREADS in os.environ:
+        yield
+        return
+    os.environ[_THREADS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_THREADS, None)
 
 
 def _available(name: str) -> bool:

@@ -1,15 +1,16 @@
 """The few loops that dominate, over raw memory and numpy arrays only.
 
-``reference`` (chunks of malloc), ``chains`` (linked chains), ``columns`` and ``pointers`` define each in Python and
-numpy. ``native`` has the same functions from the library in ``native/``, where it is built; callers import from here
-and do not know which one runs. ``GDBEXT_KERNELS`` chooses: ``reference``, or ``native``, which is the default.
+``reference`` (chunks of malloc), ``chains`` (linked chains), ``columns``, ``pointers``, ``graph`` and ``dominators``
+define each in Python and numpy. ``native`` has the same functions from the library in ``native/``, where it is built;
+callers import from here and do not know which one runs. ``GDBEXT_KERNELS`` chooses: ``reference``, or ``native``,
+which is the default.
 """
 
 from __future__ import annotations
 
 import os
 
-from gdbext.kernels import chains, columns, pointers, reference
+from gdbext.kernels import chains, columns, dominators, graph, pointers, reference, tally
 from gdbext.kernels.chains import (
     MOST_NODES,
     OUTSIDE,
@@ -22,9 +23,13 @@ from gdbext.kernels.chains import (
     walk_chain,
 )
 from gdbext.kernels.columns import SKIPPED, ChunkRun
+from gdbext.kernels.dominators import SUPER
+from gdbext.kernels.graph import NONE, ROOT, Edges, TooManyEdges, Tree
 from gdbext.kernels.native import find_library
+from gdbext.kernels.native_graph import NativeGraphs
 from gdbext.kernels.pointers import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, PointerRules
 from gdbext.kernels.reference import ChunkRules, find_chunk, words_of
+from gdbext.kernels.tally import MOST_TALLIED, SAMPLED, SOUND, Tally, sampled
 
 VARIABLE = "GDBEXT_KERNELS"
 
@@ -39,41 +44,65 @@ if NATIVE is None:
     walk_chunks, read_chunks, walk_chains = reference.walk_chunks, columns.read_chunks, chains.walk_chains
     rows_of, count_values = columns.rows_of, columns.count_values
     slab_regions, page_census = columns.slab_regions, columns.page_census
+    tally_chains = tally.tally_chains
     scan_pointers, mark_blocks = pointers.scan_pointers, pointers.mark_blocks
+    block_edges, find_components, breadth_first = graph.block_edges, graph.find_components, graph.breadth_first
+    find_dominators, sum_up_tree = dominators.find_dominators, dominators.sum_up_tree
 else:
     walk_chunks, read_chunks, walk_chains = NATIVE.walk_chunks, NATIVE.read_chunks, NATIVE.walk_chains
     rows_of, count_values = NATIVE.rows_of, NATIVE.count_values
     slab_regions, page_census = NATIVE.slab_regions, NATIVE.page_census
+    tally_chains = NATIVE.tally_chains
     scan_pointers, mark_blocks = NATIVE.scan_pointers, NATIVE.mark_blocks
+    GRAPHS = NativeGraphs(NATIVE)
+    block_edges, find_components, breadth_first = GRAPHS.block_edges, GRAPHS.find_components, GRAPHS.breadth_first
+    find_dominators, sum_up_tree = GRAPHS.find_dominators, GRAPHS.sum_up_tree
 
 __all__ = [
     "IN_USE",
     "MAYBE_REACHED",
     "MOST_NODES",
+    "MOST_TALLIED",
+    "NONE",
     "NOT_REACHED",
     "OUTSIDE",
     "REACHED",
+    "SAMPLED",
+    "ROOT",
     "SKIPPED",
+    "SOUND",
+    "SUPER",
     "WHY",
     "BlockIndex",
     "Chains",
     "ChunkRules",
     "ChunkRun",
+    "Edges",
     "Hits",
     "LinkRules",
     "PointerRules",
     "Span",
+    "Tally",
+    "TooManyEdges",
+    "Tree",
+    "block_edges",
+    "breadth_first",
     "close_cycles",
     "count_values",
     "decode_links",
     "find_chunk",
+    "find_components",
+    "find_dominators",
     "gather_scalars",
     "mark_blocks",
     "page_census",
     "read_chunks",
     "rows_of",
+    "sampled",
     "scan_pointers",
     "slab_regions",
+    "tally_chains",
+    "sum_up_tree",
     "walk_chain",
     "walk_chains",
     "walk_chunks",

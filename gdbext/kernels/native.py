@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import weakref
 from contextlib import contextmanager
 from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -22,13 +23,15 @@ from gdbext.kernels.chains import MOST_NODES, Chains, LinkRules, Span
 from gdbext.kernels.columns import I64, U8, U32, U64, ChunkRun, Mask
 from gdbext.kernels.pointers import BlockIndex, Hits, PointerRules
 from gdbext.kernels.reference import ChunkRules, Words
+from gdbext.kernels.tally import MOST_TALLIED, Tally
 
-ABI = 1
+ABI = 3
 STEP_MILLISECONDS = 100
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
 _CHUNKS_AT_ONCE = 1 << 19
 _MOST_DISTINCT = 1 << 20
+_ROWS_AT_ONCE = 1 << 18
 _FEW = 256  # chains or addresses for which a call is not worth its preparation
 
 _u64, _u32, _pointer = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
@@ -49,6 +52,15 @@ class _LinkRules(ctypes.Structure):
     ]
 
 
+class _TallyHeads(ctypes.Structure):
+    _fields_ = [
+        ("firsts", _pointer),
+        *((name, _u64) for name in ("bytes", "count", "stride", "stop", "stop_step", "hash", "total")),
+        ("lengths", _pointer),
+        *((name, _u32) for name in ("word", "swapped", "stops", "hash_size")),
+    ]
+
+
 class _ChunkWalk(ctypes.Structure):
     _fields_ = [
         ("memory", _pointer),
@@ -63,7 +75,7 @@ class _ChunkWalk(ctypes.Structure):
 
 
 class _Blocks(ctypes.Structure):
-    _fields_ = [("address", _pointer), ("size", _pointer), ("count", _u64)]
+    _fields_ = [("address", _pointer), ("size", _pointer), ("count", _u64), ("index", _pointer)]
 
 
 _SIGNATURES = {
@@ -79,10 +91,13 @@ _SIGNATURES = {
         ctypes.c_int64,
         [_pointer, _pointer, _pointer, _u64, _pointer, _u64, _pointer, _pointer, _u64],
     ),
-    "gx_page_census": (ctypes.c_int64, [_pointer, _pointer, _pointer, _u64, _u64, _pointer, _pointer]),
+    "gx_page_census": (ctypes.c_int64, [_pointer, _pointer, _pointer, _u64, _u64, _pointer, _pointer, _pointer]),
     "gx_chains_new": (_pointer, [_pointer, _pointer, _u64, _pointer, _pointer, _u64, _pointer]),
+    "gx_tally_new": (_pointer, [_pointer, _pointer, _pointer]),
+    "gx_tally_write": (ctypes.c_int64, [_pointer, _pointer, _pointer]),
     "gx_scan_new": (_pointer, [_pointer, _pointer, _pointer, _u32, _u32, _u64, _u64]),
     "gx_mark_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u32, _u32, _u64]),
+    "gx_index_new": (_pointer, [_pointer]),
     "gx_job_run": (ctypes.c_int64, [_pointer, _u32]),
     "gx_job_found": (ctypes.c_int64, [_pointer]),
     "gx_chains_write": (ctypes.c_int64, [_pointer, _u64, *[_pointer] * 5]),
@@ -175,10 +190,10 @@ class Native:
             *map(_place, columns), 0, 0,
         )  # fmt: skip
         found = self._told(self._library.gx_walk_chunks(ctypes.byref(walk)))
-        if found < room:
-            columns[:4] = [column[:found].copy() for column in columns[:4]]
         address, size, flags, free, mismatched = columns
         rows = mismatched[: walk.mismatches].astype(np.int64)
+        for column in columns[:4]:
+            column.resize(found, refcheck=False)  # gives back what is not needed, without a copy
         return ChunkRun(address, size, flags, free.view(np.bool_), rows, int(walk.end))
 
     def walk_chunks(
@@ -201,8 +216,10 @@ class Native:
             return reference_columns.rows_of(address, wanted)
         address, wanted = _column(address, "u8"), _column(wanted, "u8")
         rows = np.empty(len(wanted), np.int64)
-        columns = (_place(address), len(address), _place(wanted), len(wanted), _place(rows))
-        self._told(self._library.gx_rows_of(*columns))
+        for at in range(0, len(wanted), _ROWS_AT_ONCE):
+            part, found = wanted[at : at + _ROWS_AT_ONCE], rows[at : at + _ROWS_AT_ONCE]
+            columns = (_place(address), len(address), _place(part), len(part), _place(found))
+            self._told(self._library.gx_rows_of(*columns))
         return rows
 
     def count_values(
@@ -236,8 +253,10 @@ class Native:
         """As :func:`gdbext.kernels.columns.page_census`."""
         held, starts, ends = _Held(spans), _column(starts, "u8"), _column(ends, "u8")
         whole, zero = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.uint64)
-        intervals = (_place(starts), _place(ends), len(starts))
-        self._told(self._library.gx_page_census(held.reference, *intervals, page, _place(whole), _place(zero)))
+        reached = np.zeros(2, np.uint64)
+        columns = (_place(starts), _place(ends), len(starts), page, _place(reached), _place(whole), _place(zero))
+        while not self._told(self._library.gx_page_census(held.reference, *columns)):
+            pass
         return whole, zero
 
     # -- chains ---------------------------------------------------------------------------------------
@@ -266,6 +285,35 @@ class Native:
         del kept
         return Chains(lengths, ends, last, nodes, cycles)
 
+    def tally_chains(
+        self,
+        spans: Sequence[Span],
+        heads: "npt.NDArray[np.unsignedinteger[Any]]",
+        stops: Optional[Tuple[int, int]],
+        rules: LinkRules,
+        total: int = MOST_TALLIED,
+        hash: Optional[Tuple[int, int]] = None,
+        lengths: bool = False,
+    ) -> Optional[Tally]:
+        """As :func:`gdbext.kernels.tally.tally_chains`."""
+        held, count = _Held(spans), len(heads)
+        if heads.itemsize not in (4, 8) or (count > 1 and heads.strides[0] < heads.itemsize):
+            heads = _column(heads, "u8")
+        column = np.zeros(count, np.uint32) if lengths else None
+        given = _tally_heads(heads, stops, min(total, MOST_TALLIED), hash, column)
+        links, kept = _link_rules(rules)
+        figures = np.zeros(8, np.uint64)
+        with self._job(self._library.gx_tally_new(held.reference, ctypes.byref(given), ctypes.byref(links))) as job:
+            sample = np.empty(self._told(self._library.gx_job_found(job)), np.uint64)
+            sound = self._told(self._library.gx_tally_write(job, _place(figures), _place(sample)))
+        del kept
+        if not sound:
+            return None
+        nodes, nonempty, longest, at, null, head, sentinel, distinct = figures.tolist()
+        first = at if nodes else None
+        number = None if hash is None else distinct
+        return Tally(nodes, nonempty, longest, first, (null, head, sentinel), sample, number, column)
+
     # -- pointers -------------------------------------------------------------------------------------
 
     def scan_pointers(
@@ -277,31 +325,29 @@ class Native:
         most: int = reference_pointers.MOST_HITS,
     ) -> Hits:
         """As :func:`gdbext.kernels.pointers.scan_pointers`."""
-        held, (blocks, kept) = _Held(spans), _blocks(index)
+        held, blocks = _Held(spans), self._blocks(index)
         chosen = None if wanted is None else _column(wanted, "u1")
         how = (rules.word, _swapped(rules.byteorder), rules.clear, most)
-        with self._job(self._library.gx_scan_new(held.reference, ctypes.byref(blocks), _place(chosen), *how)) as job:
+        with self._job(self._library.gx_scan_new(held.reference, blocks, _place(chosen), *how)) as job:
             found = self._told(self._library.gx_job_found(job))
             place, row = np.empty(found, np.uint64), np.empty(found, np.uint32)
             interior = np.empty(found, np.uint8)
             full = self._told(self._library.gx_scan_write(job, _place(place), _place(row), _place(interior)))
-        del kept
         return Hits(place, row, interior.view(np.bool_), bool(full))
 
     def mark_blocks(
         self, spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, roots: U8
     ) -> U8:
         """As :func:`gdbext.kernels.pointers.mark_blocks`."""
-        held, (blocks, kept) = _Held(spans), _blocks(index)
+        held, blocks = _Held(spans), self._blocks(index)
         chosen, begun = _column(live, "u1"), _column(roots, "u1")
         if len(chosen) != len(index) or len(begun) != len(index):
             raise NativeError("a state and a mark are needed for every block")
         how = (rules.word, _swapped(rules.byteorder), rules.clear)
-        columns = (ctypes.byref(blocks), _place(chosen), _place(begun))
+        columns = (blocks, _place(chosen), _place(begun))
         with self._job(self._library.gx_mark_new(held.reference, *columns, *how)) as job:
             states = np.empty(len(index), np.uint8)
             self._told(self._library.gx_mark_write(job, len(index), _place(states)))
-        del kept
         return states
 
     # -- jobs -----------------------------------------------------------------------------------------
@@ -309,14 +355,25 @@ class Native:
     @contextmanager
     def _job(self, job: Optional[int]) -> Iterator[int]:
         """Run a job to its end and give it up after use; an interrupt is met between its steps."""
-        if not job:
-            raise NativeError("the native kernels refuse an argument: spans or blocks overlap, or are not sorted")
         try:
-            while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
-                pass
-            yield job
+            self.finish(job)
+            yield job  # type: ignore[misc]
         finally:
             self._library.gx_job_free(job)
+
+    def finish(self, job: Optional[int]) -> None:
+        """Run a job to its end, step by step."""
+        if not job:
+            raise NativeError("the native kernels refuse an argument: spans or blocks overlap, or are not sorted")
+        while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
+            pass
+
+    def _blocks(self, index: BlockIndex) -> Any:
+        """Return blocks as the library takes them; their index is built once. They live as long as ``index``."""
+        built: Any = index.built.get(self)
+        if built is None:
+            built = index.built[self] = _Built(self, index)
+        return ctypes.byref(built.blocks)
 
     @staticmethod
     def _told(answer: int) -> int:
@@ -338,6 +395,31 @@ def _link_rules(rules: LinkRules) -> Tuple[_LinkRules, Any]:
     return _LinkRules(*(number & _MOST for number in numbers), *lists, *flags), (sentinels, forbidden)
 
 
-def _blocks(index: BlockIndex) -> Tuple[_Blocks, Any]:
-    address, size = _column(index.address, "u8"), _column(index.size, "u8")
-    return _Blocks(_place(address), _place(size), len(address)), (address, size)
+def _tally_heads(
+    heads: "npt.NDArray[Any]",
+    stops: Optional[Tuple[int, int]],
+    total: int,
+    hash: Optional[Tuple[int, int]],
+    lengths: "Optional[npt.NDArray[np.uint32]]",
+) -> _TallyHeads:
+    count, stride, size = len(heads), heads.strides[0], heads.itemsize
+    held = (count - 1) * stride + size if count else 0
+    stop, step = stops or (0, 0)
+    offset, hash_size = hash or (0, 0)
+    numbers = (number & _MOST for number in (held, count, stride, stop, step, offset, total))
+    swapped = int(heads.dtype.newbyteorder("=") != heads.dtype)
+    return _TallyHeads(_place(heads), *numbers, _place(lengths), size, swapped, int(stops is not None), hash_size)
+
+
+class _Built:
+    """An index that the library has built of blocks; given up with the blocks."""
+
+    def __init__(self, kernels: "Native", index: BlockIndex) -> None:
+        self._columns = (_column(index.address, "u8"), _column(index.size, "u8"))
+        self.blocks = _Blocks(*map(_place, self._columns), len(index), None)
+        library = kernels._library
+        job = library.gx_index_new(ctypes.byref(self.blocks))
+        if job:
+            weakref.finalize(self, library.gx_job_free, job)
+        kernels.finish(job)
+        self.blocks.index = job

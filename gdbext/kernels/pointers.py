@@ -5,8 +5,8 @@ The definition that a native version must equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +47,12 @@ class BlockIndex:
 
     :param address: first bytes.
     :param size: bytes.
+    :param built: what kernels make of it, kept for the next call: the columns must stay as they are.
     """
 
     address: U64
     size: U64
+    built: Dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.address)

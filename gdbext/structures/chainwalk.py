@@ -12,21 +12,21 @@ from gdbext.errors import FaultError
 from gdbext.kernels import (
     MOST_NODES,
     OUTSIDE,
+    SAMPLED,
     Chains,
     LinkRules,
     close_cycles,
     decode_links,
+    sampled,
     walk_chain,
     walk_chains,
 )
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.gather import Windows
-from gdbext.structures.model import U8, U64, ChainEnd, End, Links, Mask, Rows, unsigned
+from gdbext.structures.model import U8, U64, ChainEnd, End, Links, Rows, unsigned
 
 _AT_FIRST = 1 << 18  # nodes until the first look at the progress; then twice as many, so that cycles are met
 _UNWATCHED = 1 << 18  # nodes before repeats are looked for
-_SAMPLED = 64  # of so many nodes one is looked at
-_SPREADING = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: the highest bits of a product depend on all
 _FIRST_LOOK = 1 << 16  # chains among which one that is not empty is looked for
 _FEW = 64  # chains that are read on one by one
 _MOST_STEPS = 32  # links along which chains are read on side by side
@@ -64,30 +64,35 @@ class Repeats:
 
     def __init__(self) -> None:
         self._parts: List[U64] = []
+        self._samples: List[U64] = []  # of nodes that nobody kept
         self._met = 0
         self._next = _UNWATCHED
+        self.unsure = False
 
     def add(self, nodes: U64) -> None:
         """Note nodes that were walked."""
         self._parts.append(nodes)
         self._met += len(nodes)
 
+    def add_sample(self, sample: U64, met: int) -> None:
+        """Note so many nodes of which only ``kernels.sampled`` is known."""
+        self._samples.append(sample)
+        self._met += met
+
     def rule(self) -> bool:
-        """Whether fewer than half of the nodes were new."""
+        """Whether fewer than half of the nodes were new; ``unsure`` is set where their samples do not tell."""
         if self._met < self._next:
             return False
         self._next = 2 * self._met
         # A node is in the sample, or not, wherever it is met; too few in it mean that nodes are not many.
-        sample = np.concatenate([part[_sampled(part)] for part in self._parts])
-        if len(sample) * _SAMPLED * 4 < self._met:
+        sample = np.concatenate([*self._samples, *(sampled(part) for part in self._parts)])
+        if len(sample) * SAMPLED * 4 < self._met:
+            if self._samples:
+                self.unsure = True
+                return False
             sample = np.concatenate(self._parts)
         sample.sort()  # numpy.unique would import masked arrays
         return 2 * int(np.count_nonzero(sample[1:] != sample[:-1]) + 1) < len(sample)
-
-
-def _sampled(nodes: U64) -> Mask:
-    chosen: Mask = (nodes * np.uint64(_SPREADING)) >> np.uint64(64 - _SAMPLED.bit_length() + 1) == 0
-    return chosen
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,13 @@ class Windows:
         """Whether nothing more is copied: read the rest number by number."""
         return self._kept >= MOST_KEPT or self._refused >= _MOST_REFUSED
 
+    def lend(self, place: int) -> Sequence[Span]:
+        """Return all memory that can be had without a copy; nothing where that at ``place`` cannot."""
+        at = int(self._regions_of(np.array([place], np.uint64))[0])
+        if at >= 0 and self._kinds[at] == _UNSEEN:
+            self._open(at)
+        return self.spans if at >= 0 and self._kinds[at] == _LENT else ()
+
     def load(self, places: U64, size: int) -> None:
         """Make the memory around ``size`` bytes at each place part of the spans, as far as it can be had."""
         ends = np.concatenate((places, places + np.uint64(size - 1)))

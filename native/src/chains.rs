@@ -38,15 +38,28 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    fn plain(&self) -> bool {
+    pub(crate) fn plain(&self) -> bool {
         !self.mangled && self.mask | self.leaf_bits | self.relative == 0
     }
 
     /// What a stored link leads to; values that end a chain as they are.
     #[inline(always)]
-    fn decode(&self, link: u64, node: u64) -> u64 {
+    pub(crate) fn decode(&self, link: u64, node: u64) -> u64 {
         let place = node.wrapping_add(self.next);
-        let link = if self.mangled { link ^ (place >> 12) } else { link };
+        self.resolve(if self.mangled { link ^ (place >> 12) } else { link })
+    }
+
+    /// What the link of a head leads to: it is never mangled.
+    #[inline(always)]
+    pub(crate) fn decode_head(&self, link: u64) -> u64 {
+        if self.mask | self.leaf_bits | self.relative == 0 {
+            return link;
+        }
+        self.resolve(link)
+    }
+
+    #[inline(always)]
+    fn resolve(&self, link: u64) -> u64 {
         if link & self.end_bits != 0 || self.sentinels.contains(&link) || self.forbidden.contains(&link) {
             return link;
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::memory::Spans;
+use crate::sized;
 
 /// The row of each wanted address in a sorted column, or -1.
 pub fn rows_of(address: &[u64], wanted: &[u64], rows: &mut [i64]) {
@@ -101,13 +102,39 @@ pub fn slab_regions(
 
 /// Counts for each interval the whole pages in it that can be read, and those of them that hold only zeros.
 pub fn page_census(memory: &Spans, starts: &[u64], ends: &[u64], page: u64, whole: &mut [u64], zero: &mut [u64]) {
-    let mut hint = 0;
-    for row in 0..starts.len() {
-        let (mut readable, mut empty) = (0, 0);
-        let mut at = starts[row].checked_add(page - 1).map_or(u64::MAX, |up| up / page * page);
+    whole.fill(0);
+    zero.fill(0);
+    let mut reached = [0; 2];
+    while !count_pages(memory, starts, ends, page, &mut reached, whole, zero) {}
+}
+
+const LOOK: u64 = sized(1 << 12, 16) as u64; // bytes that a look for readable memory, and an interval, are the work of
+const PATIENCE: u64 = sized(1 << 28, 64) as u64; // bytes of one call
+
+/// Goes on with a [`page_census`], adding to its counts, for some 10^8 bytes; returns whether it has come to an end.
+///
+/// `reached` is the row and the address in it at which to go on; zeros at first.
+pub fn count_pages(
+    memory: &Spans,
+    starts: &[u64],
+    ends: &[u64],
+    page: u64,
+    reached: &mut [u64; 2],
+    whole: &mut [u64],
+    zero: &mut [u64],
+) -> bool {
+    let (mut hint, mut worked) = (0, 0);
+    let mut row = usize::try_from(reached[0]).unwrap_or(usize::MAX);
+    while row < starts.len() {
+        let mut at = starts[row].max(reached[1]).checked_add(page - 1).map_or(u64::MAX, |up| up / page * page);
         while at < ends[row] && ends[row] - at >= page {
+            if worked >= PATIENCE {
+                *reached = [row as u64, at];
+                return false;
+            }
             let bytes = memory.from(at, &mut hint);
             if bytes.is_empty() {
+                worked += LOOK;
                 // on to the next span, at the page that begins in it
                 match memory.next_start(at).and_then(|start| start.checked_add(page - 1)) {
                     Some(up) => at = up / page * page,
@@ -116,17 +143,25 @@ pub fn page_census(memory: &Spans, starts: &[u64], ends: &[u64], page: u64, whol
                 continue;
             }
             if bytes.len() as u64 >= page {
-                readable += 1;
-                empty += u64::from(bytes[..page as usize].iter().all(|&byte| byte == 0));
+                whole[row] += 1;
+                zero[row] += u64::from(only_zeros(&bytes[..page as usize]));
             }
+            worked = worked.saturating_add(page);
             at = match at.checked_add(page) {
                 Some(at) => at,
                 None => break,
             };
         }
-        whole[row] = readable;
-        zero[row] = empty;
+        worked += LOOK;
+        row += 1;
+        *reached = [row as u64, 0];
     }
+    true
+}
+
+fn only_zeros(bytes: &[u8]) -> bool {
+    // Parts as wide as a cache line, each without a branch.
+    bytes.chunks(64).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@
 use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
 use std::rc::Rc;
 use std::slice;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use crate::memory::{Span, Spans, Words};
-use crate::{chains, chunks, columns, graph, parallel, scan};
+use crate::{chains, chunks, columns, graph, parallel, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 3;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -26,11 +26,11 @@ pub const PANICKED: i64 = -3;
 static QUIET: Once = Once::new();
 
 /// Runs a kernel; no panic leaves it.
-fn guarded(kernel: impl FnOnce() -> Option<i64>) -> i64 {
+pub(crate) fn guarded(kernel: impl FnOnce() -> Option<i64>) -> i64 {
     caught(kernel).map_or(PANICKED, |answer| answer.unwrap_or(BAD_ARGUMENT))
 }
 
-fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     // A panic is told by the error alone; this library's hook is not that of any other.
     QUIET.call_once(|| set_hook(Box::new(|_| {})));
     catch_unwind(AssertUnwindSafe(work)).ok()
@@ -44,7 +44,7 @@ fn fits<T>(start: *const T, length: u64) -> bool {
 
 /// # Safety
 /// `start` is null or leads to `length` items that live for `'a`.
-unsafe fn read<'a, T>(start: *const T, length: u64) -> Option<&'a [T]> {
+pub(crate) unsafe fn read<'a, T>(start: *const T, length: u64) -> Option<&'a [T]> {
     match length {
         0 => Some(&[]),
         _ if fits(start, length) => Some(unsafe { slice::from_raw_parts(start, length as usize) }),
@@ -54,7 +54,7 @@ unsafe fn read<'a, T>(start: *const T, length: u64) -> Option<&'a [T]> {
 
 /// # Safety
 /// As [`read`], and nothing else uses the items.
-unsafe fn write<'a, T>(start: *mut T, length: u64) -> Option<&'a mut [T]> {
+pub(crate) unsafe fn write<'a, T>(start: *mut T, length: u64) -> Option<&'a mut [T]> {
     match length {
         0 => Some(&mut []),
         _ if fits(start, length) => Some(unsafe { slice::from_raw_parts_mut(start, length as usize) }),
@@ -62,7 +62,7 @@ unsafe fn write<'a, T>(start: *mut T, length: u64) -> Option<&'a mut [T]> {
     }
 }
 
-fn words(size: u32, swapped: u32) -> Option<Words> {
+pub(crate) fn words(size: u32, swapped: u32) -> Option<Words> {
     match size {
         4 | 8 => Some(Words { size: size as usize, swapped: swapped != 0 }),
         _ => None,
@@ -81,7 +81,7 @@ pub struct Memory {
 impl Memory {
     /// # Safety
     /// The places lead to so many bytes, which live for `'a`.
-    unsafe fn spans<'a>(&self) -> Option<Vec<Span<'a>>> {
+    pub(crate) unsafe fn spans<'a>(&self) -> Option<Vec<Span<'a>>> {
         let (starts, places, lengths) = unsafe {
             (read(self.starts, self.count)?, read(self.places, self.count)?, read(self.lengths, self.count)?)
         };
@@ -142,6 +142,8 @@ pub struct Blocks {
     pub address: *const u64,
     pub size: *const u64,
     pub count: u64,
+    /// Null, or a job of [`gx_index_new`] for the same arrays that is done: then the index is not built again.
+    pub index: *const Job,
 }
 
 /// Returns [`ABI`].
@@ -267,10 +269,10 @@ pub unsafe extern "C" fn gx_slab_regions(
     })
 }
 
-/// Counts pages of intervals; see [`columns::page_census`].
+/// Counts pages of intervals; see [`columns::count_pages`]. Returns 1 when it is done, 0 when there is more to do.
 ///
 /// # Safety
-/// `memory` is as [`Memory`] says; the arrays have `count` items.
+/// `memory` is as [`Memory`] says; `reached` has two items, the other arrays `count`.
 #[no_mangle]
 pub unsafe extern "C" fn gx_page_census(
     memory: *const Memory,
@@ -278,6 +280,7 @@ pub unsafe extern "C" fn gx_page_census(
     ends: *const u64,
     count: u64,
     page: u64,
+    reached: *mut u64,
     whole: *mut u64,
     zero: *mut u64,
 ) -> i64 {
@@ -288,8 +291,9 @@ pub unsafe extern "C" fn gx_page_census(
         if page == 0 {
             return None;
         }
-        columns::page_census(&memory, starts, ends, page, whole, zero);
-        Some(0)
+        let reached: &mut [u64; 2] = unsafe { write(reached, 2)? }.try_into().ok()?;
+        let done = columns::count_pages(&memory, starts, ends, page, reached, whole, zero);
+        Some(i64::from(done))
     })
 }
 
@@ -297,20 +301,22 @@ pub unsafe extern "C" fn gx_page_census(
 /// moved says that nothing else refers to what it holds.
 pub struct Job {
     work: Work,
-    _index: Option<Rc<scan::Index<'static>>>,
+    _index: Option<Arc<scan::Index<'static>>>,
     _rules: Option<Rc<chains::Rules<'static>>>,
     _memory: Rc<Spans<'static>>,
 }
 
 enum Work {
     Chains(chains::Job<'static>),
+    Tally(tally::Job<'static>),
     Scan(scan::Job<'static>),
     Mark(graph::Job<'static>),
+    Index(Building),
 }
 
 /// # Safety
 /// The owner outlives every use of the reference.
-unsafe fn outlasting<T>(owner: &T) -> &'static T {
+pub(crate) unsafe fn outlasting<T>(owner: &T) -> &'static T {
     unsafe { &*(owner as *const T) }
 }
 
@@ -365,6 +371,83 @@ unsafe fn link_rules<'a>(rules: &LinkRules) -> Option<chains::Rules<'a>> {
     })
 }
 
+/// What [`gx_tally_new`] walks: heads at a fixed distance from each other, and where nodes store a hash.
+#[repr(C)]
+pub struct TallyHeads {
+    firsts: *const u8,
+    bytes: u64,
+    count: u64,
+    stride: u64,
+    stop: u64,
+    stop_step: u64,
+    hash: u64,
+    total: u64,
+    lengths: *mut u32,
+    word: u32,
+    swapped: u32,
+    stops: u32,
+    hash_size: u32,
+}
+
+/// Begins to sum up chains; see [`tally::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `memory`, `heads`, `rules` and their arrays are as their types say; `firsts` has `bytes` bytes, `lengths` is null or
+/// has `count` items that hold zeros.
+#[no_mangle]
+pub unsafe extern "C" fn gx_tally_new(
+    memory: *const Memory,
+    heads: *const TallyHeads,
+    rules: *const LinkRules,
+) -> *mut Job {
+    started(|| {
+        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let rules = Rc::new(unsafe { link_rules(rules.as_ref()?)? });
+        let given = unsafe { heads.as_ref()? };
+        let (count, stride) = (usize::try_from(given.count).ok()?, usize::try_from(given.stride).ok()?);
+        let firsts = unsafe { read(given.firsts, given.bytes)? };
+        let firsts = tally::Column::new(firsts, count, stride, words(given.word, given.swapped)?)?;
+        let hash = match given.hash_size {
+            0 => None,
+            1 | 2 | 4 | 8 => {
+                Some(tally::Hash { offset: given.hash, size: given.hash_size as usize, swapped: rules.words.swapped })
+            }
+            _ => return None,
+        };
+        let lengths = if given.lengths.is_null() { &mut [] } else { unsafe { write(given.lengths, given.count)? } };
+        let stops = if given.stops == 0 { None } else { Some((given.stop, given.stop_step)) };
+        let heads = tally::Heads { firsts, stops, total: given.total };
+        let (spans, links) = unsafe { (outlasting(&*memory), outlasting(&*rules)) };
+        let work = tally::Job::new(spans, heads, links, hash, lengths)?;
+        Some(Job { work: Work::Tally(work), _index: None, _rules: Some(rules), _memory: memory })
+    })
+}
+
+/// Writes what chains came to: nodes, chains that are not empty, the longest's nodes, which it is, chains that ended in
+/// null, at their heads, at a sentinel, different hashes. Returns 0 and writes nothing where a chain does not end
+/// soundly or there are too many nodes, else 1. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_job_run`]; `figures` has 8 places, `sample` as many as [`gx_job_found`] said.
+#[no_mangle]
+pub unsafe extern "C" fn gx_tally_write(job: *const Job, figures: *mut u64, sample: *mut u64) -> i64 {
+    guarded(|| {
+        let work = match unsafe { &job.as_ref()?.work } {
+            Work::Tally(work) => work,
+            _ => return None,
+        };
+        let found = match work.figures() {
+            Some(found) => found,
+            None => return Some(0),
+        };
+        let [null, head, sentinel] = found.ends;
+        let numbers = [found.nodes, found.nonempty, found.longest, found.at, null, head, sentinel, found.distinct];
+        unsafe { write(figures, numbers.len() as u64)? }.copy_from_slice(&numbers);
+        work.write_sample(unsafe { write(sample, work.sampled() as u64)? });
+        Some(1)
+    })
+}
+
 /// Begins a scan for pointers into blocks; see [`scan::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
@@ -381,7 +464,7 @@ pub unsafe extern "C" fn gx_scan_new(
 ) -> *mut Job {
     started(|| {
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
-        let index = Rc::new(unsafe { block_index(blocks)? });
+        let index = unsafe { block_index(blocks)? };
         let wanted = if wanted.is_null() { None } else { Some(unsafe { read(wanted, index.len() as u64)? }) };
         let pointers = scan::Pointers { words: words(word, swapped)?, clear };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
@@ -390,11 +473,54 @@ pub unsafe extern "C" fn gx_scan_new(
     })
 }
 
+/// Begins to build an index of blocks, for use by other jobs when it is done; see [`scan::Builder`]. Null when an
+/// argument cannot be.
+///
 /// # Safety
-/// `blocks` is as its type says, its arrays live for `'a`.
-unsafe fn block_index<'a>(blocks: *const Blocks) -> Option<scan::Index<'a>> {
+/// `blocks` is as its type says.
+#[no_mangle]
+pub unsafe extern "C" fn gx_index_new(blocks: *const Blocks) -> *mut Job {
+    started(|| {
+        let blocks = unsafe { blocks.as_ref()? };
+        let (address, size) = unsafe { (read(blocks.address, blocks.count)?, read(blocks.size, blocks.count)?) };
+        let work = Work::Index(Building::Open(scan::Builder::new(address, size)?));
+        Some(Job { work, _index: None, _rules: None, _memory: Rc::new(Spans::new(Vec::new())?) })
+    })
+}
+
+enum Building {
+    Open(scan::Builder<'static>),
+    Done(Arc<scan::Index<'static>>),
+    Refused,
+}
+
+impl Building {
+    fn run(&mut self, deadline: Instant) -> Option<bool> {
+        let done = match self {
+            Building::Open(builder) => builder.run(deadline),
+            Building::Done(_) => Some(true),
+            Building::Refused => None,
+        };
+        if done != Some(false) {
+            *self = match std::mem::replace(self, Building::Refused) {
+                Building::Open(builder) if done.is_some() => Building::Done(Arc::new(builder.into_index())),
+                same => same,
+            };
+        }
+        done
+    }
+}
+
+/// # Safety
+/// `blocks` is as its type says, its arrays live as long as what is built on the index.
+pub(crate) unsafe fn block_index(blocks: *const Blocks) -> Option<Arc<scan::Index<'static>>> {
     let blocks = unsafe { blocks.as_ref()? };
-    scan::Index::new(unsafe { read(blocks.address, blocks.count)? }, unsafe { read(blocks.size, blocks.count)? })
+    let (address, size) = unsafe { (read(blocks.address, blocks.count)?, read(blocks.size, blocks.count)?) };
+    match unsafe { blocks.index.as_ref() } {
+        None => Some(Arc::new(scan::Index::new(address, size)?)),
+        Some(Job { work: Work::Index(Building::Done(index)), .. }) if index.is_of(address, size) => Some(index.clone()),
+        Some(_) => None,
+    }
 }
 
 /// Begins a propagation from roots; see [`graph::Job::new`]. Null when an argument cannot be.
@@ -413,7 +539,7 @@ pub unsafe extern "C" fn gx_mark_new(
 ) -> *mut Job {
     started(|| {
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
-        let index = Rc::new(unsafe { block_index(blocks)? });
+        let index = unsafe { block_index(blocks)? };
         let count = index.len() as u64;
         let (live, states) = unsafe { (read(live, count)?, read(states, count)?) };
         let pointers = scan::Pointers { words: words(word, swapped)?, clear };
@@ -433,8 +559,10 @@ pub unsafe extern "C" fn gx_job_run(job: *mut Job, milliseconds: u32) -> i64 {
         let deadline = Instant::now() + Duration::from_millis(milliseconds.into());
         let done = match unsafe { &mut job.as_mut()?.work } {
             Work::Chains(work) => work.run(deadline),
+            Work::Tally(work) => work.run(deadline),
             Work::Scan(work) => work.run(deadline),
             Work::Mark(work) => work.run(deadline),
+            Work::Index(work) => work.run(deadline)?,
         };
         Some(i64::from(done))
     })
@@ -449,8 +577,9 @@ pub unsafe extern "C" fn gx_job_found(job: *const Job) -> i64 {
     guarded(|| {
         Some(match unsafe { &job.as_ref()?.work } {
             Work::Chains(work) => work.nodes() as i64,
+            Work::Tally(work) => work.sampled() as i64,
             Work::Scan(work) => work.hits() as i64,
-            Work::Mark(_) => 0,
+            Work::Mark(_) | Work::Index(_) => 0,
         })
     })
 }
@@ -584,7 +713,7 @@ mod tests {
     #[test]
     fn a_scan_and_a_propagation() {
         let (address, size) = ([0x1000u64, 0x2000], [16u64, 16]);
-        let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2 };
+        let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
         with_memory(|memory| unsafe {
             let job = gx_scan_new(memory, &blocks, null(), 8, 0, 0, 1 << 63);
             while gx_job_run(job, 0) == 0 {}
@@ -608,7 +737,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let missing = Memory { starts: null(), places: null(), lengths: null(), count: 1 };
-        let blocks = Blocks { address: null(), size: null(), count: 0 };
+        let blocks = Blocks { address: null(), size: null(), count: 0, index: null() };
         unsafe {
             assert!(gx_scan_new(&missing, &blocks, null(), 8, 0, 0, 9).is_null());
             assert!(gx_scan_new(null(), &blocks, null(), 8, 0, 0, 9).is_null());

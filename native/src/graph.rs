@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::memory::Spans;
+use crate::gather::{Gathered, Hints, BLOCKS};
+use crate::memory::{prefetch_item, Spans};
 use crate::parallel::{run_together, threads};
 use crate::scan::{for_each_hit, Index, Pointers};
 use crate::sized;
@@ -16,11 +17,15 @@ use crate::sized;
 pub const NOT: u8 = 0;
 pub const MAYBE: u8 = 1;
 pub const REACHED: u8 = 2;
+/// Does not count: above all others, so that nothing raises it.
+const DEAD: u8 = 3;
 
 const MANY: usize = sized(1 << 12, 4); // blocks to be looked at from which threads are worth their start
 const PORTION: usize = sized(1 << 8, 2); // blocks that a thread takes at a time
 const STRETCH: u64 = sized(1 << 20, 24) as u64; // bytes of one block that are looked at in one go
 const PATIENCE: u64 = sized(1 << 20, 24) as u64; // bytes between two looks at the clock
+const FEW: usize = sized(3, 2); // blocks for which that is not worth it
+const HITS: usize = sized(32, 2); // pointers whose targets are asked for before the first is raised
 const VISIT: u64 = sized(1 << 12, 8) as u64; // so many bytes are looked at while a block or span is found
 
 /// A propagation that can be left and taken up again.
@@ -28,7 +33,6 @@ pub struct Job<'a> {
     memory: &'a Spans<'a>,
     index: &'a Index<'a>,
     pointers: Pointers,
-    live: &'a [u8],
     states: Vec<AtomicU8>,
     open: Vec<u32>,
     /// Large blocks that were left, and how many of their bytes were looked at.
@@ -43,16 +47,16 @@ impl<'a> Job<'a> {
         memory: &'a Spans<'a>,
         index: &'a Index<'a>,
         pointers: Pointers,
-        live: &'a [u8],
+        live: &[u8],
         states: &[u8],
     ) -> Option<Self> {
         if live.len() != index.len() || states.len() != index.len() {
             return None;
         }
-        let known = |(&state, &live): (&u8, &u8)| AtomicU8::new(if live != 0 { state.min(REACHED) } else { NOT });
+        let known = |(&state, &live): (&u8, &u8)| AtomicU8::new(if live != 0 { state.min(REACHED) } else { DEAD });
         let states: Vec<_> = states.iter().zip(live).map(known).collect();
-        let mut job =
-            Job { memory, index, pointers, live, states, open: Vec::new(), partly: Vec::new(), level: REACHED };
+        let (open, partly) = (Vec::new(), Vec::new());
+        let mut job = Job { memory, index, pointers, states, open, partly, level: REACHED };
         job.open = job.having(REACHED);
         Some(job)
     }
@@ -92,20 +96,29 @@ impl<'a> Job<'a> {
     /// Writes the state of every block.
     pub fn write(&self, states: &mut [u8]) {
         for (to, from) in states.iter_mut().zip(&self.states) {
-            *to = from.load(Ordering::Relaxed);
+            let state = from.load(Ordering::Relaxed);
+            *to = if state == DEAD { NOT } else { state };
         }
     }
 
     /// Looks at block after block; until there are many, where there are several threads.
     fn alone(&mut self, deadline: Instant, several: bool) {
-        let mut open = std::mem::take(&mut self.open);
-        let (mut worked, mut hints) = (0, Hints::default());
-        while let Some((row, from)) = self.partly.pop().or_else(|| open.pop().map(|row| (row, 0))) {
-            let (bytes, left) = self.look(row as usize, from, &mut hints, &mut open);
-            self.partly.extend(left.map(|at| (row, at)));
-            worked += bytes;
-            if several && open.len() >= MANY && self.partly.is_empty() {
+        let (mut open, mut partly) = (std::mem::take(&mut self.open), std::mem::take(&mut self.partly));
+        let (mut worked, mut look) = (0, Look::default());
+        loop {
+            if let Some((row, from)) = partly.pop() {
+                let (bytes, left) = self.look(row as usize, from, &mut look.hints, &mut open);
+                partly.extend(left.map(|at| (row, at)));
+                worked += bytes;
+            } else if open.is_empty() || several && open.len() >= MANY {
                 break;
+            } else {
+                let mut rows = [0; BLOCKS];
+                let last = open.len() - BLOCKS.min(open.len());
+                let rows = &mut rows[..open.len() - last];
+                rows.copy_from_slice(&open[last..]);
+                open.truncate(last);
+                worked += self.look_at_some(rows, &mut look, &mut open, &mut partly);
             }
             if worked >= PATIENCE {
                 if Instant::now() >= deadline {
@@ -115,6 +128,7 @@ impl<'a> Job<'a> {
             }
         }
         self.open = open;
+        self.partly = partly;
     }
 
     /// One round over all that is open now; what it leads to is open then.
@@ -122,22 +136,19 @@ impl<'a> Job<'a> {
         let open = std::mem::take(&mut self.open);
         let (taken, next) = (AtomicUsize::new(0), Mutex::new((Vec::new(), Vec::new())));
         let work = || {
-            let (mut found, mut partly, mut hints) = (Vec::new(), Vec::new(), Hints::default());
+            let (mut found, mut partly, mut look) = (Vec::new(), Vec::new(), Look::default());
             let (mut worked, mut late) = (0, false);
             loop {
                 let from = taken.fetch_add(PORTION, Ordering::Relaxed);
                 if from >= open.len() {
                     break;
                 }
-                let portion = &open[from..open.len().min(from + PORTION)];
-                for &row in portion {
+                for rows in open[from..open.len().min(from + PORTION)].chunks(BLOCKS) {
                     if late {
-                        found.push(row); // for the next round
+                        found.extend_from_slice(rows); // for the next round
                         continue;
                     }
-                    let (bytes, left) = self.look(row as usize, 0, &mut hints, &mut found);
-                    partly.extend(left.map(|at| (row, at)));
-                    worked += bytes;
+                    worked += self.look_at_some(rows, &mut look, &mut found, &mut partly);
                     if worked >= PATIENCE {
                         late = Instant::now() >= deadline;
                         worked = 0;
@@ -153,6 +164,68 @@ impl<'a> Job<'a> {
         let (open, partly) = next.into_inner().unwrap_or_default();
         self.open = open;
         self.partly = partly;
+    }
+
+    /// Scans some blocks, no more than [`BLOCKS`], and adds the blocks to `open` that are to be scanned because of it;
+    /// adds to `partly` what was left. Returns how many bytes that was the work of.
+    ///
+    /// The blocks lie anywhere: all are asked for before the first is looked at.
+    fn look_at_some(&self, rows: &[u32], look: &mut Look, open: &mut Vec<u32>, partly: &mut Vec<(u32, u64)>) -> u64 {
+        let Look { hints, gathered } = look;
+        if rows.len() < FEW {
+            return self.look_at_few(rows, hints, open, partly);
+        }
+        let mut blocks = [(0, &[][..]); BLOCKS];
+        let mut count = 0;
+        let mut worked = VISIT;
+        let mut bounds = [(0, 0); BLOCKS];
+        for (bounds, &row) in bounds.iter_mut().zip(rows) {
+            *bounds = self.index.block(row as usize);
+        }
+        for (&row, (start, size)) in rows.iter().zip(bounds) {
+            if let Some(block) = Gathered::fetch(self.memory, start, size, hints) {
+                blocks[count] = (start, block);
+                count += 1;
+            } else {
+                let (bytes, left) = self.look(row as usize, 0, hints, open);
+                partly.extend(left.map(|at| (row, at)));
+                worked += bytes;
+            }
+        }
+        for &(start, block) in &blocks[..count] {
+            gathered.add(start, block, self.pointers);
+        }
+        worked += gathered.len() as u64;
+        let mut hits = [(0, false); HITS];
+        let mut kept = 0;
+        gathered.for_each_hit(self.pointers, self.index, hints, |_, hit| {
+            prefetch_item(&self.states, hit.row);
+            hits[kept] = (hit.row as u32, hit.interior);
+            kept += 1;
+            if kept == HITS {
+                self.raise_all(&hits, open);
+                kept = 0;
+            }
+        });
+        self.raise_all(&hits[..kept], open);
+        worked
+    }
+
+    fn look_at_few(&self, rows: &[u32], hints: &mut Hints, open: &mut Vec<u32>, partly: &mut Vec<(u32, u64)>) -> u64 {
+        let one = |&row: &u32| {
+            let (bytes, left) = self.look(row as usize, 0, hints, open);
+            partly.extend(left.map(|at| (row, at)));
+            bytes
+        };
+        rows.iter().map(one).sum()
+    }
+
+    fn raise_all(&self, hits: &[(u32, bool)], open: &mut Vec<u32>) {
+        for &(row, interior) in hits {
+            if self.raise(row as usize, interior) {
+                open.push(row);
+            }
+        }
     }
 
     /// Scans a stretch of one block, `from` on, and adds the blocks to `open` that are to be scanned because of it.
@@ -179,7 +252,7 @@ impl<'a> Job<'a> {
             let most = STRETCH - (place & (self.pointers.words.size as u64 - 1));
             let length = (bytes.len() as u64).min(size - at).min(most);
             for_each_hit(&bytes[..length as usize], place, self.pointers, self.index, &mut hints.table, |_, hit| {
-                if self.live[hit.row] != 0 && self.raise(hit.row, hit.interior) {
+                if self.raise(hit.row, hit.interior) {
                     open.push(hit.row as u32);
                 }
             });
@@ -200,9 +273,9 @@ impl<'a> Job<'a> {
 }
 
 #[derive(Default)]
-struct Hints {
-    span: usize,
-    table: usize,
+struct Look {
+    hints: Hints,
+    gathered: Gathered,
 }
 
 #[cfg(test)]

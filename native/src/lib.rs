@@ -2,19 +2,31 @@
 //!
 //! Everything here works on bytes that may be damaged or hostile: no kernel panics, follows an address without a check,
 //! or takes memory in proportion to a number that it has read. The Python package holds the same functions in numpy as
-//! the reference; property tests hold both equal. [`ffi`] is the only part with unsafe code, but for a prefetch and the
-//! signal mask of threads.
+//! the reference; property tests hold both equal. [`ffi`] and [`ffi_graph`] are the only parts with
+//! unsafe code, but for prefetches and the signal mask of threads.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod breadth;
 pub mod chains;
 pub mod chunks;
 pub mod columns;
+pub mod components;
+pub mod digraph;
+pub mod distinct;
+pub mod dominators;
+pub mod edges;
 pub mod ffi;
+pub mod ffi_graph;
+pub mod gather;
 pub mod graph;
+mod lanes;
 pub mod memory;
+mod near;
 pub mod parallel;
+pub mod retained;
 pub mod scan;
+pub mod tally;
 
 /// How large parts and steps are. Under a fuzzer (cargo fuzz sets the name) they are so small that short inputs cross
 /// their bounds.

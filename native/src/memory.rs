@@ -149,6 +149,18 @@ pub fn prefetch(bytes: &[u8]) {
     let _ = bytes;
 }
 
+/// Asks the processor to fetch one of many items.
+#[inline(always)]
+pub fn prefetch_item<T>(items: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(item) = items.get(at) {
+        // As above.
+        unsafe { core::arch::x86_64::_mm_prefetch(item as *const T as *const i8, core::arch::x86_64::_MM_HINT_T0) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (items, at);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,17 +2,24 @@
 
 use std::time::Instant;
 
-use crate::memory::{Span, Words};
+use crate::memory::{prefetch_item, Span, Words};
 use crate::parallel::{run_parts, Part};
 use crate::sized;
 
 const PAGE_SHIFT: u32 = 12; // of the smallest pages
 const FAR: u64 = 1 << 24; // bytes of a gap or a block that end a table
+const GROUP: u64 = 32; // granules
+const STEP: usize = sized(1 << 18, 3); // rows between two looks at the clock
+const MOST_BLOCKS: usize = 1 << 31; // a row leaves a bit of 32
+const WINDOW: usize = sized(512, 3); // words that are looked up together
+const FEW: usize = sized(32, 2); // words for which that is not worth it
 
-/// Blocks by address: for each page, the first block that ends in it or behind.
+/// Blocks by address.
 ///
-/// Pages are as large as it takes for at most two a block: addresses and sizes may be anything, and memory must not
-/// depend on them.
+/// Blocks that lie near each other have a table. Its granule is the largest power of two that the distances of their
+/// beginnings are multiples of; so a bit for each granule tells where blocks begin, and the number of bits before is a
+/// row. Where blocks are so far apart that bits would take too much, pages lead to rows: addresses and sizes may be
+/// anything, and memory must not depend on them.
 pub struct Index<'a> {
     address: &'a [u64],
     size: &'a [u64],
@@ -23,8 +30,15 @@ struct Table {
     low: u64,
     high: u64, // of its last byte
     shift: u32,
-    rows: Vec<u32>,
     until: usize,
+    rows: Rows,
+}
+
+enum Rows {
+    /// For [`GROUP`] granules each: the first row that begins in them or behind, above a bit for each that begins.
+    Groups(Vec<u64>),
+    /// For each page, the first block that ends in it or behind; at most two pages a block.
+    Pages(Vec<u32>),
 }
 
 /// A block that a word points into.
@@ -37,22 +51,20 @@ pub struct Hit {
 impl<'a> Index<'a> {
     /// Takes blocks that are sorted and disjoint; a block of no bytes is taken for one. None when they are not.
     pub fn new(address: &'a [u64], size: &'a [u64]) -> Option<Self> {
-        if address.len() != size.len() || address.len() >= u32::MAX as usize {
-            return None;
-        }
-        let mut index = Index { address, size, tables: Vec::new() };
-        let mut from = 0;
-        while from < address.len() {
-            let until = index.table_end(from)?;
-            index.tables.push(index.table(from, until));
-            from = until;
-        }
-        Some(index)
+        let mut builder = Builder::new(address, size)?;
+        while !builder.build()? {}
+        Some(builder.index)
     }
 
     /// How many blocks there are.
     pub fn len(&self) -> usize {
         self.address.len()
+    }
+
+    /// Whether it is the index of these very columns.
+    pub fn is_of(&self, address: &[u64], size: &[u64]) -> bool {
+        let same = |one: &[u64], other: &[u64]| one.as_ptr() == other.as_ptr() && one.len() == other.len();
+        same(self.address, address) && same(self.size, size)
     }
 
     /// Whether there is no block.
@@ -69,65 +81,64 @@ impl<'a> Index<'a> {
         self.address[row].checked_add(self.size[row].max(1) - 1)
     }
 
-    fn table_end(&self, from: usize) -> Option<usize> {
-        let mut last = self.last(from)?;
-        let mut row = from + 1;
-        while row < self.address.len() {
-            if self.address[row] <= last {
-                return None;
-            }
-            let next = self.last(row)?;
-            if next - last > FAR || last - self.address[row - 1] > FAR {
-                break;
-            }
-            last = next;
-            row += 1;
-        }
-        Some(row)
-    }
-
-    fn table(&self, from: usize, until: usize) -> Table {
-        let low = self.address[from];
-        let high = self.last(until - 1).unwrap_or(u64::MAX);
-        let mut shift = PAGE_SHIFT;
-        while (high - low) >> shift > 2 * (until - from) as u64 {
-            shift += 1;
-        }
-        let pages = ((high - low) >> shift) as usize + 1;
-        let mut rows = Vec::with_capacity(pages);
-        let mut row = from;
-        for page in 0..pages as u64 {
-            while row < until && self.last(row).map_or(false, |last| last < low + (page << shift)) {
-                row += 1;
-            }
-            rows.push(row as u32);
-        }
-        Table { low, high, shift, rows, until }
-    }
-
     /// Returns the block that an address lies in, or None. `hint` is the number of a table that is likely.
     #[inline]
     pub fn find(&self, address: u64, hint: &mut usize) -> Option<Hit> {
-        let table = match self.tables.get(*hint) {
-            Some(table) if address >= table.low && address <= table.high => table,
+        self.find_in(self.table_of(address, hint)?, address)
+    }
+
+    #[inline(always)]
+    fn table_of(&self, address: u64, hint: &mut usize) -> Option<&Table> {
+        match self.tables.get(*hint) {
+            Some(table) if address >= table.low && address <= table.high => Some(table),
             _ => {
                 let at = self.tables.partition_point(|table| table.low <= address).checked_sub(1)?;
                 if address > self.tables[at].high {
                     return None;
                 }
                 *hint = at;
-                &self.tables[at]
+                Some(&self.tables[at])
+            }
+        }
+    }
+
+    /// An address that is in a table.
+    #[inline(always)]
+    fn find_in(&self, table: &Table, address: u64) -> Option<Hit> {
+        let place = address - table.low;
+        let row = match &table.rows {
+            Rows::Groups(groups) => {
+                let (granule, rest) = (place >> table.shift, place & ((1 << table.shift) - 1));
+                let group = *groups.get((granule / GROUP) as usize)?;
+                let begun = group as u32 & (u32::MAX >> (GROUP - 1 - granule % GROUP));
+                let row = ((group >> 32) as usize + begun.count_ones() as usize).checked_sub(1)?;
+                if rest == 0 && begun >> (granule % GROUP) != 0 {
+                    return Some(Hit { row, interior: false }); // no block is looked at: its size does not matter
+                }
+                row
+            }
+            Rows::Pages(rows) => {
+                let page = (place >> table.shift) as usize;
+                let from = *rows.get(page)? as usize;
+                let until = rows.get(page + 1).map_or(table.until, |&row| (row as usize + 1).min(table.until));
+                (from + self.address[from..until].partition_point(|&start| start <= address)).checked_sub(1)?
             }
         };
-        let page = ((address - table.low) >> table.shift) as usize;
-        let from = *table.rows.get(page)? as usize;
-        let until = table.rows.get(page + 1).map_or(table.until, |&row| (row as usize + 1).min(table.until));
-        let row = (from + self.address[from..until].partition_point(|&start| start <= address)).checked_sub(1)?;
-        let start = self.address[row];
-        if row < from || address - start >= self.size[row].max(1) {
+        let start = *self.address.get(row)?;
+        if address.wrapping_sub(start) >= self.size[row].max(1) {
             return None;
         }
         Some(Hit { row, interior: address != start })
+    }
+
+    /// Asks for what [`Index::find`] will need.
+    #[inline(always)]
+    fn prefetch(&self, table: &Table, address: u64) {
+        let place = (address - table.low) >> table.shift;
+        match &table.rows {
+            Rows::Groups(groups) => prefetch_item(groups, (place / GROUP) as usize),
+            Rows::Pages(rows) => prefetch_item(rows, place as usize),
+        }
     }
 
     /// The least and the greatest address that can be in a block; the first is the greater when there is none.
@@ -135,6 +146,137 @@ impl<'a> Index<'a> {
         match (self.tables.first(), self.tables.last()) {
             (Some(first), Some(last)) => (first.low, last.high),
             _ => (u64::MAX, 0),
+        }
+    }
+}
+
+/// An index that is being built; it can be left and taken up again.
+pub struct Builder<'a> {
+    index: Index<'a>,
+    /// The rows from here to `row` are of the next table.
+    from: usize,
+    row: usize,
+    /// The last byte of these rows, and all bits of their distances.
+    last: u64,
+    distances: u64,
+    filling: Option<Table>,
+}
+
+impl<'a> Builder<'a> {
+    /// Takes what [`Index::new`] takes.
+    pub fn new(address: &'a [u64], size: &'a [u64]) -> Option<Self> {
+        if address.len() != size.len() || address.len() >= MOST_BLOCKS {
+            return None;
+        }
+        let index = Index { address, size, tables: Vec::new() };
+        Some(Builder { index, from: 0, row: 0, last: 0, distances: 0, filling: None })
+    }
+
+    /// Builds until the deadline; returns whether it has come to an end. None when blocks are not sorted or overlap.
+    pub fn run(&mut self, deadline: Instant) -> Option<bool> {
+        while !self.build()? {
+            if Instant::now() >= deadline {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// The index, when it is built.
+    pub fn into_index(self) -> Index<'a> {
+        self.index
+    }
+
+    fn build(&mut self) -> Option<bool> {
+        match self.filling.take() {
+            Some(table) => self.fill(table),
+            None if self.from < self.index.len() => self.measure()?,
+            None => return Some(true),
+        }
+        Some(false)
+    }
+
+    /// Looks at more rows of the next table, and begins it at its end.
+    fn measure(&mut self) -> Option<()> {
+        let index = &self.index;
+        let until = index.len().min(self.row + STEP);
+        if self.row == self.from {
+            self.last = index.last(self.from)?;
+            self.distances = 0;
+            self.row += 1;
+        }
+        let (low, mut last, mut distances) = (index.address[self.from], self.last, self.distances);
+        let mut ended = false;
+        while self.row < until {
+            let (start, next) = (index.address[self.row], index.last(self.row)?);
+            if start <= last {
+                return None;
+            }
+            if next - last > FAR || last - index.address[self.row - 1] > FAR {
+                ended = true;
+                break;
+            }
+            distances |= start - low;
+            last = next;
+            self.row += 1;
+        }
+        self.last = last;
+        self.distances = distances;
+        if ended || self.row == index.len() {
+            self.filling = Some(self.begun());
+        }
+        Some(())
+    }
+
+    fn begun(&self) -> Table {
+        let (low, high, blocks) = (self.index.address[self.from], self.last, (self.row - self.from) as u64);
+        let mut shift = self.distances.trailing_zeros().min(63);
+        let groups = ((high - low) >> shift) / GROUP + 1;
+        let rows = if groups <= (2 * blocks + ((high - low) >> 8)).min(16 * blocks) {
+            Rows::Groups(Vec::with_capacity(groups as usize))
+        } else {
+            shift = PAGE_SHIFT;
+            while (high - low) >> shift > 2 * blocks {
+                shift += 1;
+            }
+            Rows::Pages(Vec::with_capacity(((high - low) >> shift) as usize + 1))
+        };
+        Table { low, high, shift, until: self.row, rows }
+    }
+
+    /// Enters more rows into a table; it is the index's when it has all.
+    fn fill(&mut self, mut table: Table) {
+        let (index, until) = (&self.index, self.row.min(self.from + STEP));
+        match &mut table.rows {
+            Rows::Groups(groups) => {
+                for row in self.from..until {
+                    let granule = (index.address[row] - table.low) >> table.shift;
+                    let at = (granule / GROUP) as usize;
+                    while groups.len() <= at {
+                        groups.push((row as u64) << 32);
+                    }
+                    groups[at] |= 1 << (granule % GROUP);
+                }
+                if until == self.row {
+                    let all = ((table.high - table.low) >> table.shift) / GROUP + 1;
+                    groups.resize(all as usize, (until as u64) << 32);
+                }
+            }
+            Rows::Pages(rows) => {
+                for row in self.from..until {
+                    // The pages that begin at or before a block's last byte and behind that of the one before.
+                    let end = index.last(row).map_or(0, |last| (last - table.low) >> table.shift) as usize;
+                    while rows.len() <= end {
+                        rows.push(row as u32);
+                    }
+                }
+            }
+        }
+        self.from = until;
+        if until == self.row {
+            self.index.tables.push(table);
+        } else {
+            self.filling = Some(table);
         }
     }
 }
@@ -147,23 +289,80 @@ pub fn for_each_hit(
     pointers: Pointers,
     index: &Index,
     hint: &mut usize,
-    mut found: impl FnMut(u64, Hit),
+    found: impl FnMut(u64, Hit),
 ) {
     let (low, high) = index.bounds();
     let words = pointers.words;
     let skipped = (start.wrapping_neg() & (words.size as u64 - 1)) as usize;
     let aligned = match bytes.get(skipped..) {
-        Some(aligned) => aligned,
-        None => return,
+        Some(aligned) if low <= high => aligned,
+        _ => return,
     };
-    for (at, word) in aligned.chunks_exact(words.size).enumerate() {
-        let value = words.decode(word) & !pointers.clear;
-        if value >= low && value <= high {
+    let start = start.wrapping_add(skipped as u64);
+    if aligned.len() > FEW * words.size {
+        for_each_hit_in_windows::<WINDOW>(aligned, start, pointers, index, hint, found);
+    } else {
+        for_each_hit_in_windows::<FEW>(aligned, start, pointers, index, hint, found);
+    }
+}
+
+/// As [`for_each_hit`]: words are tested in a row without a branch, and what the likely ones need is asked for ahead.
+#[inline(always)]
+fn for_each_hit_in_windows<const WORDS: usize>(
+    aligned: &[u8],
+    start: u64,
+    pointers: Pointers,
+    index: &Index,
+    hint: &mut usize,
+    mut found: impl FnMut(u64, Hit),
+) {
+    let size = pointers.words.size;
+    let pick = match (size, pointers.words.swapped) {
+        (8, false) => pick::<8, false, WORDS>,
+        (8, true) => pick::<8, true, WORDS>,
+        (_, false) => pick::<4, false, WORDS>,
+        (_, true) => pick::<4, true, WORDS>,
+    };
+    let mut picked = Picked { values: [0; WORDS], places: [0; WORDS] };
+    for (number, window) in aligned.chunks(WORDS * size).enumerate() {
+        let start = start.wrapping_add((number * WORDS * size) as u64);
+        let count = pick(window, pointers.clear, index.bounds(), &mut picked);
+        for &value in &picked.values[..count] {
+            if let Some(table) = index.table_of(value, hint) {
+                index.prefetch(table, value);
+            }
+        }
+        for (&value, &at) in picked.values[..count].iter().zip(&picked.places) {
             if let Some(hit) = index.find(value, hint) {
-                found(start.wrapping_add((skipped + at * words.size) as u64), hit);
+                found(start.wrapping_add(u64::from(at) * size as u64), hit);
             }
         }
     }
+}
+
+struct Picked<const WORDS: usize> {
+    values: [u64; WORDS],
+    places: [u16; WORDS],
+}
+
+/// Picks the words between bounds; returns how many.
+#[inline(always)]
+fn pick<const SIZE: usize, const SWAPPED: bool, const WORDS: usize>(
+    window: &[u8],
+    clear: u64,
+    bounds: (u64, u64),
+    picked: &mut Picked<WORDS>,
+) -> usize {
+    let (low, reach) = (bounds.0, bounds.1 - bounds.0);
+    let mut count = 0;
+    for (at, word) in window.chunks_exact(SIZE).take(WORDS).enumerate() {
+        let value = Words { size: SIZE, swapped: SWAPPED }.decode(word) & !clear;
+        // There are no more words than places; the mask says so without a branch.
+        picked.values[count % WORDS] = value;
+        picked.places[count % WORDS] = at as u16;
+        count += usize::from(value.wrapping_sub(low) <= reach);
+    }
+    count
 }
 
 /// How pointers are stored.
@@ -200,7 +399,7 @@ impl<'a> Job<'a> {
             let bytes = span.bytes.get(skipped..).unwrap_or(&[]);
             for (at, piece) in bytes.chunks(PIECE).enumerate() {
                 let start = span.start.wrapping_add((skipped + at * PIECE) as u64);
-                parts.push(Piece { bytes: piece, start, index, wanted, pointers, most, hits: Vec::new(), full: false });
+                parts.push(Piece { bytes: piece, start, index, wanted, pointers, most, kept: Vec::new(), full: false });
             }
         }
         Job { done: vec![false; parts.len()], parts }
@@ -213,7 +412,7 @@ impl<'a> Job<'a> {
 
     /// How many words were found.
     pub fn hits(&self) -> usize {
-        self.parts.iter().map(|part| part.hits.len()).sum()
+        self.parts.iter().map(|part| part.kept.len()).sum()
     }
 
     /// Whether some mebibyte had more than could be kept.
@@ -223,14 +422,24 @@ impl<'a> Job<'a> {
 
     /// Writes the places of the words found, the rows of the blocks, and whether they point inside.
     pub fn write(&self, places: &mut [u64], rows: &mut [u32], interior: &mut [u8]) {
-        let hits = self.parts.iter().flat_map(|part| &part.hits);
-        for (at, &(place, hit)) in hits.enumerate() {
-            places[at] = place;
-            rows[at] = hit.row as u32;
-            interior[at] = u8::from(hit.interior);
+        let mut columns = places.iter_mut().zip(rows).zip(interior);
+        for part in &self.parts {
+            for (kept, ((place, row), interior)) in part.kept.iter().zip(&mut columns) {
+                *place = part.start.wrapping_add(u64::from(kept.place));
+                *row = kept.row & !INTERIOR;
+                *interior = u8::from(kept.row & INTERIOR != 0);
+            }
         }
     }
 }
+
+/// Of a word found: 8 bytes, as there may be as many as words.
+struct Kept {
+    place: u32, // in the piece
+    row: u32,   // and [`INTERIOR`]
+}
+
+const INTERIOR: u32 = 1 << 31;
 
 struct Piece<'a> {
     bytes: &'a [u8],
@@ -239,23 +448,25 @@ struct Piece<'a> {
     wanted: Option<&'a [u8]>,
     pointers: Pointers,
     most: usize,
-    hits: Vec<(u64, Hit)>,
+    kept: Vec<Kept>,
     full: bool,
 }
 
 impl Part for Piece<'_> {
     fn run(&mut self, _: Instant) -> bool {
-        let (wanted, most) = (self.wanted, self.most);
-        let (hits, full) = (&mut self.hits, &mut self.full);
-        for_each_hit(self.bytes, self.start, self.pointers, self.index, &mut 0, |place, hit| {
+        let (start, wanted, most) = (self.start, self.wanted, self.most);
+        let (all, full) = (&mut self.kept, &mut self.full);
+        for_each_hit(self.bytes, start, self.pointers, self.index, &mut 0, |place, hit| {
             if wanted.map_or(true, |wanted| wanted[hit.row] != 0) {
-                if hits.len() < most {
-                    hits.push((place, hit));
+                if all.len() < most {
+                    let row = hit.row as u32 | if hit.interior { INTERIOR } else { 0 };
+                    all.push(Kept { place: place.wrapping_sub(start) as u32, row });
                 } else {
                     *full = true;
                 }
             }
         });
+        all.shrink_to_fit();
         true
     }
 }
@@ -327,7 +538,11 @@ mod tests {
 
     #[test]
     fn memory_of_an_index_depends_on_no_address_and_no_size() {
-        let rows = |index: &Index| index.tables.iter().map(|table| table.rows.len()).sum::<usize>();
+        let entries = |table: &Table| match &table.rows {
+            Rows::Groups(groups) => 2 * groups.len(),
+            Rows::Pages(rows) => rows.len(),
+        };
+        let rows = |index: &Index| index.tables.iter().map(entries).sum::<usize>();
         let address: Vec<u64> = (1..100).map(|row| row << 50).collect();
         for size in [1, 1 << 24, 1 << 38, 1 << 45, 1 << 50] {
             let sizes = vec![size; address.len()];

@@ -179,7 +179,17 @@ print('MASK', signal.pthread_sigmask(signal.SIG_BLOCK, []))
 """
 
 
-def test_threads_of_packages_take_no_signal(tmp_path):
-    """One that took SIGCHLD would leave gdb asleep in `run`: seen once in sixty."""
-    output = gdb(python(tmp_path / "threads.py", THREADS))
+@pytest.mark.parametrize("chosen", ["", "import os\nos.environ['OPENBLAS_NUM_THREADS'] = '2'\n"])
+def test_threads_of_packages_take_no_signal(tmp_path, chosen):
+    """One that took SIGCHLD would leave gdb asleep in `run`: seen once in sixty. Without a choice there are none."""
+    output = gdb(python(tmp_path / "threads.py", chosen + THREADS))
     assert "TAKES True" not in output.out and "MASK set()" in output.out, output
+    assert chosen or "TAKES" not in output.out, output
+
+
+@pytest.mark.parametrize("chosen", [None, "2"])
+def test_the_environment_is_as_it_was(tmp_path, chosen):
+    script = "import os\nfrom gdbext.bridge import dependencies\n"
+    script += f"os.environ['OPENBLAS_NUM_THREADS'] = {chosen!r}\n" if chosen else ""
+    script += "dependencies.load()\nprint('THREADS', os.environ.get('OPENBLAS_NUM_THREADS'))\n"
+    assert f"THREADS {chosen}" in gdb(python(tmp_path / "environment.py", script)).out

@@ -109,7 +109,7 @@ fuzz_target!(|data: &[u8]| {
     let memory = if from.one_in(32) { null() } else { &memory as *const Memory };
     let rows = Rows::read(from, base);
     let (address, bytes) = (Array(rows.address.clone()), Array(rows.size.clone()));
-    let blocks = Blocks { address: address.place(from), size: bytes.place(from), count: address.0.len() as u64 };
+    let blocks = Blocks { address: address.place(from), size: bytes.place(from), count: address.0.len() as u64, index: null() };
     let number = address.0.len();
     let blocks = if from.one_in(32) { null() } else { &blocks as *const Blocks };
     unsafe {
@@ -219,10 +219,11 @@ fuzz_target!(|data: &[u8]| {
                 let begins = Array((0..intervals).map(|_| from.near(base)).collect());
                 let ends = Array((0..intervals).map(|_| from.near(base)).collect());
                 let (mut whole, mut zero) = (Array::of(intervals), Array::of(intervals));
+                let mut reached = Array::of(2);
                 let page = from.hostile();
                 let (begins, ends) = (begins.place(from), ends.place(from));
-                let (whole, zero) = (whole.room(from), zero.room(from));
-                checked(gx_page_census(memory, begins, ends, intervals as u64, page, whole, zero));
+                let (reached, whole, zero) = (reached.room(from), whole.room(from), zero.room(from));
+                checked(gx_page_census(memory, begins, ends, intervals as u64, page, reached, whole, zero));
             }
             _ => used(null_mut(), from.upto(9), number, from),
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use gdbext_native::digraph::Graph;
 use gdbext_native::memory::{Span, Spans, Words};
 use gdbext_native::parallel;
 
@@ -234,5 +235,75 @@ impl Blocks {
     /// The block that holds an address, by looking at each.
     pub fn find(&self, address: u64) -> Option<usize> {
         (0..self.address.len()).find(|&row| address >= self.address[row] && u128::from(address) < self.end(row))
+    }
+}
+
+/// A graph that kernels take, or must refuse.
+pub struct Edges {
+    pub first: Vec<u64>,
+    pub to: Vec<u32>,
+    pub interior: Vec<u8>,
+}
+
+impl Edges {
+    /// Up to twelve rows of up to five edges each; now and then something that is no graph.
+    pub fn read(from: &mut Reader) -> Self {
+        let rows = from.upto(12);
+        let mut edges = Edges { first: vec![0], to: Vec::new(), interior: Vec::new() };
+        for _ in 0..rows {
+            for _ in 0..from.upto(5) {
+                let byte = from.byte();
+                edges.to.push(u32::from(byte & 63) % rows as u32);
+                edges.interior.push(byte >> 6 & u8::from(byte >> 7 != 0));
+            }
+            edges.first.push(edges.to.len() as u64);
+        }
+        if from.one_in(16) {
+            match from.upto(3) {
+                0 => drop(edges.first.pop()),
+                1 => edges.interior.push(0),
+                2 if !edges.to.is_empty() => edges.to[0] = from.hostile() as u32,
+                _ => {
+                    let at = from.upto(rows as u8);
+                    edges.first[at] = from.hostile();
+                }
+            }
+        }
+        edges
+    }
+
+    /// The graph as kernels take it, or None where they must not; both are held to a check of our own.
+    pub fn graph(&self) -> Option<Graph<'_>> {
+        let rows = self.first.len().wrapping_sub(1);
+        let sound = self.first.first() == Some(&0)
+            && self.first.last() == Some(&(self.to.len() as u64))
+            && (1..self.first.len()).all(|row| self.first[row - 1] <= self.first[row])
+            && self.interior.len() == self.to.len()
+            && self.to.iter().all(|&to| (to as usize) < rows);
+        let graph = Graph::new(&self.first, &self.to, &self.interior);
+        assert_eq!(graph.is_some(), sound);
+        graph
+    }
+
+    /// All edges of a sound graph: from, to, whether into the middle.
+    pub fn all(&self) -> Vec<(usize, usize, bool)> {
+        let row = |row: usize| {
+            let edges = self.first[row] as usize..self.first[row + 1] as usize;
+            edges.map(move |at| (row, self.to[at] as usize, self.interior[at] != 0))
+        };
+        (0..self.first.len() - 1).flat_map(row).collect()
+    }
+}
+
+/// Which of some nodes can be reached from some, by a closure over all edges.
+pub fn reached(nodes: usize, starts: &[usize], edges: &[(usize, usize)]) -> Vec<bool> {
+    let mut seen = vec![false; nodes];
+    starts.iter().for_each(|&start| seen[start] = true);
+    loop {
+        let before = seen.clone();
+        edges.iter().for_each(|&(from, to)| seen[to] |= seen[from]);
+        if seen == before {
+            return seen;
+        }
     }
 }

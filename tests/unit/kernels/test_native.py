@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext.kernels import chains, columns, native, pointers, reference
+from gdbext.kernels import chains, columns, native, pointers, reference, tally
 from gdbext.kernels.chains import LinkRules
 from gdbext.kernels.pointers import BlockIndex, PointerRules
 from gdbext.kernels.reference import ChunkRules, words_of
@@ -189,6 +190,26 @@ def test_a_bound_of_all_nodes_is_kept(table, total):
     whole = chains.walk_chains(spans, firsts, None, rules, chains.MOST_NODES)
     ended = found.ends != chains.LIMIT
     assert found.lengths[ended].tolist() == whole.lengths[ended].tolist()
+
+
+@MANY
+@given(tables(), st.data())
+def test_tallies(table, data):
+    spans, firsts, rules = table
+    word = rules.word
+    stops = data.draw(st.sampled_from([None, None, (BASE, 0), (BASE - 64, 16)]))
+    heads = firsts.astype(("<" if data.draw(st.booleans()) else ">") + f"u{word}")
+    heads = np.repeat(heads, 3)[:: 3] if data.draw(st.booleans()) else heads
+    asked = {
+        "total": data.draw(st.sampled_from([tally.MOST_TALLIED, 100])),
+        "hash": data.draw(st.sampled_from([None, (0, 1), (1, 2), (-4, 4), (8, 8)])),
+        "lengths": data.draw(st.booleans()),
+    }
+    found = KERNELS.tally_chains(spans, heads, stops, rules, **asked)
+    expected = tally.tally_chains(spans, heads, stops, rules, **asked)
+    assert (found is None) == (expected is None)
+    if found is not None:
+        same(replace(found, sample=np.sort(found.sample)), replace(expected, sample=np.sort(expected.sample)))
 
 
 # -- pointers ---------------------------------------------------------------------------------------

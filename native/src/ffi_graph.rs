@@ -1,0 +1,355 @@
+//! The C ABI of the kernels over graphs of blocks, under the rules of [`ffi`](crate::ffi).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::digraph::Graph;
+use crate::ffi::{block_index, caught, guarded, outlasting, read, words, write, Blocks, Memory, BAD_ARGUMENT, NO_ROOM};
+use crate::memory::Spans;
+use crate::{breadth, components, dominators, edges, retained, scan};
+
+/// A graph as it comes: `rows + 1` in `first`, `edges` in the others.
+#[repr(C)]
+pub struct Edges {
+    pub first: *const u64,
+    pub to: *const u32,
+    pub interior: *const u8,
+    pub rows: u64,
+    pub edges: u64,
+}
+
+impl Edges {
+    /// # Safety
+    /// The arrays are as the type says and live for `'a`.
+    unsafe fn graph<'a>(&self) -> Option<Graph<'a>> {
+        let first = unsafe { read(self.first, self.rows.checked_add(1)?)? };
+        unsafe { Graph::new(first, read(self.to, self.edges)?, read(self.interior, self.edges)?) }
+    }
+}
+
+/// Work that is done in steps. What it refers to stands behind it, so that it goes first.
+pub struct GraphJob {
+    work: Work,
+    _index: Option<Arc<scan::Index<'static>>>,
+    _memory: Option<Rc<Spans<'static>>>,
+}
+
+enum Work {
+    Edges(edges::Job<'static>),
+    Components(components::Job<'static>),
+    Breadth(breadth::Job<'static>),
+    Dominators(dominators::Job<'static>),
+    Retained(retained::Job<'static>),
+}
+
+fn started(make: impl FnOnce() -> Option<GraphJob>) -> *mut GraphJob {
+    caught(make).flatten().map_or(std::ptr::null_mut(), |job| Box::into_raw(Box::new(job)))
+}
+
+fn alone(work: Work) -> GraphJob {
+    GraphJob { work, _index: None, _memory: None }
+}
+
+/// Begins a search for edges; see [`edges::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `memory` and `blocks` are as their types say; `live` has a byte for each block.
+#[no_mangle]
+pub unsafe extern "C" fn gx_edges_new(
+    memory: *const Memory,
+    blocks: *const Blocks,
+    live: *const u8,
+    word: u32,
+    swapped: u32,
+    clear: u64,
+    most: u64,
+) -> *mut GraphJob {
+    started(|| {
+        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let index = unsafe { block_index(blocks)? };
+        let live = unsafe { read(live, index.len() as u64)? };
+        let pointers = scan::Pointers { words: words(word, swapped)?, clear };
+        let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
+        let work = Work::Edges(edges::Job::new(spans, blocks, pointers, live, most)?);
+        Some(GraphJob { work, _index: Some(index), _memory: Some(memory) })
+    })
+}
+
+/// Begins a search for components; see [`components::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `edges` is as its type says; `wanted` has a byte for each row.
+#[no_mangle]
+pub unsafe extern "C" fn gx_components_new(edges: *const Edges, wanted: *const u8, interior: u32) -> *mut GraphJob {
+    started(|| {
+        let graph = unsafe { edges.as_ref()?.graph()? };
+        let wanted = unsafe { read(wanted, graph.rows() as u64)? };
+        Some(alone(Work::Components(components::Job::new(graph, wanted, interior != 0)?)))
+    })
+}
+
+/// Begins a search for shortest ways; see [`breadth::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `edges` is as its type says; `roots` and `live` have a byte for each row.
+#[no_mangle]
+pub unsafe extern "C" fn gx_breadth_new(edges: *const Edges, roots: *const u8, live: *const u8) -> *mut GraphJob {
+    started(|| {
+        let graph = unsafe { edges.as_ref()?.graph()? };
+        let rows = graph.rows() as u64;
+        let (roots, live) = unsafe { (read(roots, rows)?, read(live, rows)?) };
+        Some(alone(Work::Breadth(breadth::Job::new(graph, roots, live)?)))
+    })
+}
+
+/// Begins a search for dominators; see [`dominators::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// `edges` is as its type says; `entry` and `entries` have `count` items.
+#[no_mangle]
+pub unsafe extern "C" fn gx_dominators_new(
+    edges: *const Edges,
+    entry: *const u32,
+    entries: *const u32,
+    count: u64,
+    roots: u64,
+) -> *mut GraphJob {
+    started(|| {
+        let graph = unsafe { edges.as_ref()?.graph()? };
+        let (entry, entries) = unsafe { (read(entry, count)?, read(entries, count)?) };
+        let roots = u32::try_from(roots).ok()? as usize;
+        Some(alone(Work::Dominators(dominators::Job::new(graph, entry, entries, roots)?)))
+    })
+}
+
+/// Begins sums over a dominator tree; see [`retained::Job::new`]. Null when an argument cannot be.
+///
+/// # Safety
+/// The arrays have `nodes` items.
+#[no_mangle]
+pub unsafe extern "C" fn gx_retained_new(dominators: *const u32, size: *const u64, nodes: u64) -> *mut GraphJob {
+    started(|| {
+        let (dominators, size) = unsafe { (read(dominators, nodes)?, read(size, nodes)?) };
+        Some(alone(Work::Retained(retained::Job::new(dominators, size)?)))
+    })
+}
+
+/// Works for so many milliseconds. Returns 1 when the job is done, 0 when there is more to do.
+///
+/// # Safety
+/// `job` is one that was begun and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn gx_graph_run(job: *mut GraphJob, milliseconds: u32) -> i64 {
+    guarded(|| {
+        let deadline = Instant::now() + Duration::from_millis(milliseconds.into());
+        let done = match unsafe { &mut job.as_mut()?.work } {
+            Work::Edges(work) => work.run(deadline),
+            Work::Components(work) => work.run(deadline),
+            Work::Breadth(work) => work.run(deadline),
+            Work::Dominators(work) => work.run(deadline),
+            Work::Retained(work) => work.run(deadline),
+        };
+        Some(i64::from(done))
+    })
+}
+
+/// Returns how many edges a search has found, [`NO_ROOM`] when there are more than there may be. Only for a job that is
+/// done.
+///
+/// # Safety
+/// As [`gx_graph_run`].
+#[no_mangle]
+pub unsafe extern "C" fn gx_edges_found(job: *const GraphJob) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Edges(work) if work.full() => Some(NO_ROOM),
+        Work::Edges(work) => Some(work.edges() as i64),
+        _ => None,
+    })
+}
+
+/// Writes the edges. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_graph_run`]; `first` has `rows + 1` places, the others `edges`.
+#[no_mangle]
+pub unsafe extern "C" fn gx_edges_write(
+    job: *const GraphJob,
+    rows: u64,
+    edges: u64,
+    first: *mut u64,
+    to: *mut u32,
+    interior: *mut u8,
+) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Edges(work) if rows == work.rows() as u64 && edges == work.edges() as u64 && !work.full() => {
+            let first = unsafe { write(first, rows + 1)? };
+            unsafe { work.write(first, write(to, edges)?, write(interior, edges)?) };
+            Some(0)
+        }
+        _ => None,
+    })
+}
+
+/// Writes the component of each row. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_graph_run`]; `components` has `rows` places.
+#[no_mangle]
+pub unsafe extern "C" fn gx_components_write(job: *const GraphJob, rows: u64, components: *mut u32) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Components(work) if rows == work.rows() as u64 => {
+            work.write(unsafe { write(components, rows)? });
+            Some(0)
+        }
+        _ => None,
+    })
+}
+
+/// Writes the parent and the depth of each row. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_graph_run`]; the arrays have `rows` places.
+#[no_mangle]
+pub unsafe extern "C" fn gx_breadth_write(job: *const GraphJob, rows: u64, parents: *mut u32, depths: *mut u32) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Breadth(work) if rows == work.rows() as u64 => {
+            unsafe { work.write(write(parents, rows)?, write(depths, rows)?) };
+            Some(0)
+        }
+        _ => None,
+    })
+}
+
+/// Writes the dominator of each node. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_graph_run`]; `dominators` has `nodes` places.
+#[no_mangle]
+pub unsafe extern "C" fn gx_dominators_write(job: *const GraphJob, nodes: u64, dominators: *mut u32) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Dominators(work) if nodes == work.nodes() as u64 => {
+            work.write(unsafe { write(dominators, nodes)? });
+            Some(0)
+        }
+        _ => None,
+    })
+}
+
+/// Writes the sums of each node; [`BAD_ARGUMENT`] where they are not those of a tree. Only for a job that is done.
+///
+/// # Safety
+/// As [`gx_graph_run`]; the arrays have `nodes` places.
+#[no_mangle]
+pub unsafe extern "C" fn gx_retained_write(job: *const GraphJob, nodes: u64, bytes: *mut u64, counts: *mut u64) -> i64 {
+    guarded(|| match unsafe { &job.as_ref()?.work } {
+        Work::Retained(work) if !work.sound() => Some(BAD_ARGUMENT),
+        Work::Retained(work) if nodes == work.nodes() as u64 => {
+            unsafe { work.write(write(bytes, nodes)?, write(counts, nodes)?) };
+            Some(0)
+        }
+        _ => None,
+    })
+}
+
+/// Frees a job; null is none.
+///
+/// # Safety
+/// `job` is null, or one that was begun and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn gx_graph_free(job: *mut GraphJob) {
+    if !job.is_null() {
+        caught(|| drop(unsafe { Box::from_raw(job) }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    unsafe fn run(job: *mut GraphJob) {
+        unsafe { while gx_graph_run(job, 0) == 0 {} }
+    }
+
+    #[test]
+    fn from_memory_to_what_is_kept() {
+        let (content, address, size) = ([0x1010u64, 7, 0x1001, 0], [0x1000u64, 0x1010], [16u64, 16]);
+        let (starts, places, lengths) = ([0x1000u64], [content.as_ptr() as usize as u64], [32u64]);
+        let memory = Memory { starts: starts.as_ptr(), places: places.as_ptr(), lengths: lengths.as_ptr(), count: 1 };
+        let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
+        let (mut first, mut to, mut interior, ones) = ([9u64; 3], [9u32; 2], [9u8; 2], [1u8; 2]);
+        unsafe {
+            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 1);
+            run(job);
+            assert_eq!(gx_edges_found(job), NO_ROOM);
+            gx_graph_free(job);
+            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 2);
+            run(job);
+            assert_eq!(gx_edges_found(job), 2);
+            let columns = (first.as_mut_ptr(), to.as_mut_ptr(), interior.as_mut_ptr());
+            assert_eq!(gx_edges_write(job, 1, 2, columns.0, columns.1, columns.2), BAD_ARGUMENT);
+            assert_eq!(gx_edges_write(job, 2, 2, columns.0, columns.1, columns.2), 0);
+            gx_graph_free(job);
+            assert_eq!((first, to, interior), ([0, 1, 2], [1, 0], [0, 1]));
+
+            let edges =
+                Edges { first: first.as_ptr(), to: to.as_ptr(), interior: interior.as_ptr(), rows: 2, edges: 2 };
+            let job = gx_components_new(&edges, ones.as_ptr(), 1);
+            run(job);
+            assert_eq!(gx_components_write(job, 3, to.as_mut_ptr()), BAD_ARGUMENT);
+            let mut components = [9; 2];
+            assert_eq!(gx_components_write(job, 2, components.as_mut_ptr()), 0);
+            assert_eq!(gx_edges_found(job), BAD_ARGUMENT);
+            gx_graph_free(job);
+            assert_eq!(components, [0, 0]);
+
+            let roots = [0u8, 2];
+            let job = gx_breadth_new(&edges, roots.as_ptr(), ones.as_ptr());
+            run(job);
+            let (mut parents, mut depths) = ([9; 2], [9; 2]);
+            assert_eq!(gx_breadth_write(job, 2, parents.as_mut_ptr(), depths.as_mut_ptr()), 0);
+            gx_graph_free(job);
+            assert_eq!((parents, depths), ([1, breadth::ROOT], [1, 0]));
+
+            let (entry, entries) = ([1u32], [0u32]);
+            assert!(gx_dominators_new(&edges, entry.as_ptr(), entries.as_ptr(), 1, 0).is_null());
+            let job = gx_dominators_new(&edges, entry.as_ptr(), entries.as_ptr(), 1, 1);
+            run(job);
+            let mut found = [9; 3];
+            assert_eq!(gx_dominators_write(job, 3, found.as_mut_ptr()), 0);
+            gx_graph_free(job);
+            assert_eq!(found, [1, 2, dominators::SUPER]);
+
+            let (size, mut bytes, mut counts) = ([16u64, 16, 0], [9; 3], [9; 3]);
+            let job = gx_retained_new(found.as_ptr(), size.as_ptr(), 3);
+            run(job);
+            assert_eq!(gx_retained_write(job, 3, bytes.as_mut_ptr(), counts.as_mut_ptr()), 0);
+            gx_graph_free(job);
+            assert_eq!((bytes, counts), ([16, 32, 32], [1, 2, 3]));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let (first, to, interior, ones) = ([0u64, 1], [1u32], [0u8], [1u8]);
+        let edges =
+            |rows| Edges { first: first.as_ptr(), to: to.as_ptr(), interior: interior.as_ptr(), rows, edges: 1 };
+        unsafe {
+            assert!(gx_components_new(&edges(1), ones.as_ptr(), 0).is_null());
+            assert!(gx_components_new(&edges(u64::MAX), ones.as_ptr(), 0).is_null());
+            assert!(gx_components_new(null(), ones.as_ptr(), 0).is_null());
+            assert!(gx_breadth_new(&edges(1), null(), ones.as_ptr()).is_null());
+            assert!(gx_edges_new(null(), null(), null(), 8, 0, 0, 0).is_null());
+            assert!(gx_retained_new(null(), null(), 1).is_null());
+            let circle = [0u32];
+            let job = gx_retained_new(circle.as_ptr(), first.as_ptr(), 1);
+            run(job);
+            assert_eq!(gx_retained_write(job, 1, null_mut(), null_mut()), BAD_ARGUMENT);
+            gx_graph_free(job);
+            assert_eq!(gx_graph_run(null_mut(), 0), BAD_ARGUMENT);
+            assert_eq!(gx_edges_found(null()), BAD_ARGUMENT);
+            gx_graph_free(null_mut());
+        }
+    }
+}
