@@ -305,7 +305,7 @@ uninstall() {
     while read -r path; do remove_source_line "$path"; done < <(recorded gdbinit)
     while read -r path; do remove_link "$path"; done < <(recorded link)
     while read -r path; do say "the system packages that were installed stay: $path"; done < <(recorded packages)
-    rm -rf "$DEPS" "$ROOT/.venv" "$ROOT/build/demo" "$ROOT/build/typed" "$ROOT/native/target"
+    rm -rf "$DEPS" "$ROOT/.venv" "$ROOT/build/demo" "$ROOT/build/typed" "$ROOT"/native/{,fuzz/}target
     find "$ROOT"/{gdbext,commands,printers} -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
     say "removed what was installed below $ROOT"
 }
@@ -380,7 +380,7 @@ demo() {
 
 # ---- tests -------------------------------------------------------------------------------------
 
-WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2)
+WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2 valgrind)
 CONTAINERS=(libglib2.0-dev libhts-dev libsqlite3-dev libsystemd-shared pkg-config uthash-dev)
 SERVERS=(memcached nginx-light unbound redis-server varnish bind9)
 

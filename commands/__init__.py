@@ -106,6 +106,9 @@ STRUCTURE_OPTIONS: Sequence[Option] = (
     Option("max", "int", "follow no chain beyond N nodes", metavar="N"),
 )
 
+_TYPES = Option("types", "flag", "find types of blocks in a heap of more than a million, too")
+_CLEAR = Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS")
+
 # A process may have several jemallocs, of several libraries.
 _HEAP = Option("heap", "text", "only this one of several jemallocs, as reports call it", metavar="NAME")
 
@@ -126,6 +129,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "findings; small ones stay silent, see `show gx`. From the shell the exit status is 1 when there are "
         "findings.\n\nINCOMPLETE on top means that memory was missing or that the command was stopped: silence "
         "about the rest then proves nothing.",
+        options=(Option("leaks", "flag", "judge leaks whatever it costs, and where roots are missing, too"),),
         example="triage --json=/tmp/triage.json",
         shown=25,
     ),
@@ -331,29 +335,141 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "blocks list",
         run="blocks:list_blocks",
-        summary="The blocks that pass a filter, in address order",
+        summary="The blocks that pass a filter or a query",
         description="STATES are in-use, mmapped, tcache, fastbin, unsorted, small, large, top, free (on no "
         "list), fencepost, or the groups used, cached and free. SIZE is in usable bytes, K, M and G are "
         "understood; START-END bounds the pointers that the program holds. 100 rows are shown, --limit 0 shows "
-        "all; the sums on top are over all that match.",
+        "all; the sums on top are over all that match.\n\nQUERY joins comparisons by and, or, not and brackets. "
+        "Fields: size, address, state, reach, arena, thread, allocator, type, confidence, refs. Comparisons: == != < "
+        "<= > >=, chains (4K <= size < 1M), `field in (a, b)`, and ~ and !~, which search for a regular expression. "
+        "`state` is any of STATES, or reached, maybe-leaked or leaked; `arena` an address, an index or none; `thread` "
+        "the number or name of a thread that is attached to the arena; `refs` the number of other blocks in use, and "
+        "of words in roots, that point at a block. Blocks that are not in use have no reach, type or refs: these are "
+        "unknown, and what is unknown matches no comparison and no negation of one. Reachability, types and references "
+        "are worked out only where they are asked for.",
         options=(
+            Option("where", "text", "only blocks for which this is true", metavar="QUERY"),
             Option("state", "text", "only these states, comma-separated", metavar="STATES"),
             Option("min-size", "size", "only blocks of at least SIZE", metavar="SIZE"),
             Option("max-size", "size", "only blocks of at most SIZE", metavar="SIZE"),
             Option("arena", "text", "only blocks of this arena", metavar="ADDRESS"),
+            Option("sort", "text", "order by these fields, comma-separated; -FIELD descends", metavar="FIELDS"),
+            Option("columns", "text", "show these fields, comma-separated", metavar="FIELDS"),
+            Option("count", "flag", "only count them"),
+            Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS"),
         ),
         expression="[START-END]",
-        example="blocks list --state in-use --min-size 1M",
+        example="blocks list --state in-use --min-size 1M\n"
+        "blocks list --where 'state == leaked and size >= 4K' --sort -size",
     ),
     CommandSpec(
         "blocks at",
         run="blocks:describe",
-        summary="What is at an address: block, arena, neighbours, mapping",
+        summary="What is at an address: block, type, who points there, neighbours, its words",
         description="ADDRESS is any expression of gdb; it need not be the start of a block. Sizes are usable "
         "bytes. `contents` is a hint at a block's first bytes: text, where its words point to, zeros, or "
-        "hexadecimal.",
+        "hexadecimal. `reach` is reached, maybe leaked or leaked; `type` what the block is, with how sure that is; "
+        "pointers are words of other blocks in use and of roots, the first of which are named (blocks refs has all)."
+        "\n\nUnder `Words` each word says what it looks like: a pointer with what it points at, text, a number; equal "
+        "ones share a row, * marks the one that holds ADDRESS. In freed blocks mangled links of free lists are decoded."
+        " Beyond a million blocks --reach is needed for types, and in a process for reachability and pointers.",
+        options=(
+            Option("words", "int", "dump N words (default 32); 0 dumps the whole block", metavar="N"),
+            Option("reach", "flag", "work out reachability and types however large the heap is"),
+            Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS"),
+        ),
         expression="ADDRESS",
         example="blocks at $rdi",
+    ),
+    CommandSpec(
+        "blocks leaks",
+        run="leaks:find",
+        summary="What leaked: blocks in use that no way from any root leads to",
+        description="Roots are registers, stacks from the stack pointer up, thread-local storage, writable data of "
+        "modules and all other writable memory outside of heaps. `reached`: pointers to beginnings of blocks lead "
+        "there from a root. `maybe leaked`: the way needs a pointer into the middle of a block, as a container, a base "
+        "class, a tag or a custom allocator has it; or chance. `leaked`: no way at all. A `leak root` is a leaked "
+        "block that no leaked block points at, or the lowest of a cycle that nothing else points at; it `keeps` itself "
+        "and what only it leads to, so mend leak roots first. All other leaked blocks are `indirect`.\n\n"
+        "False leaks: what `Missing` lists could not be looked at, so blocks that only it points at look leaked. "
+        "Pointers that are hidden (XORed, compressed, with tags in high bits: --clear), or in another process, are not "
+        "seen either. A word that looks like a pointer and is none can hide a leak, never make one. 10 rows of each "
+        "table are shown.",
+        options=(
+            Option("list", "flag", "list every leaked block, with its leak root"),
+            Option("maybe", "flag", "list the maybe leaked blocks too"),
+            _CLEAR,
+        ),
+        example="blocks leaks --list --limit 0",
+        shown=10,
+    ),
+    CommandSpec(
+        "blocks refs",
+        run="refs:find_pointers",
+        summary="Who points at a block or an address, and who at those",
+        description="Every word that points at the beginning of the block that ADDRESS is in, --interior: anywhere "
+        "into it, in registers, stacks, variables and live blocks: `word` is where it lies, `into` how far behind the "
+        "beginning it points. An address in no block stands for itself. What lies in freed memory keeps nothing "
+        "alive and is told apart. Of a block that is not in use the pointers dangle. --depth N goes on upwards, with a "
+        "dot for each level; a block is followed once.",
+        options=(
+            Option("interior", "flag", "pointers into the middle of blocks, too"),
+            Option("depth", "int", "levels of pointers that are followed upwards", default=1, metavar="N"),
+            _TYPES,
+            _CLEAR,
+        ),
+        expression="ADDRESS",
+        example="blocks refs $rdi --depth 3",
+    ),
+    CommandSpec(
+        "blocks path",
+        run="refs:find_path",
+        summary="What keeps a block alive: a shortest chain of pointers from a root",
+        description="Each row is a pointer: the place that it lies in, and the block that it points at. A way by "
+        "pointers to beginnings of blocks is preferred to any that needs a pointer into the middle of one, even a "
+        "shorter one. Of a leaked block the chain begins at the leaked block that keeps it. --roots N tells chains "
+        "from N blocks that roots point at, shortest first, 0 from all.",
+        options=(
+            Option("roots", "int", "chains from so many different roots; 0 for all", default=1, metavar="N"),
+            _TYPES,
+            _CLEAR,
+        ),
+        expression="ADDRESS",
+        example="blocks path session",
+    ),
+    CommandSpec(
+        "blocks retained",
+        run="retained:find",
+        summary="What keeps how much alive: by root, by block, by type, no byte counted twice",
+        description="A root, or a block, retains what would be unreachable without it: what every way from any root "
+        "goes through it for. Bytes that several roots lead to are kept by none of them alone. A root is a variable, a "
+        "module's data where variables are not known, a thread's stack, registers or thread-local storage, a mapping. "
+        "Pointers into the middle of blocks count. Of blocks in a chain the first is shown: one that keeps more than "
+        "half of what the block above it keeps is left out. A type's bytes count what its blocks keep, nested ones "
+        "once; those of different types overlap. `own` are the blocks' own bytes, ? is of blocks without a known type.",
+        options=(
+            Option("top", "int", "show N roots, blocks and types", default=20, metavar="N"),
+            _CLEAR,
+        ),
+        example="blocks retained --top 10",
+    ),
+    CommandSpec(
+        "blocks types",
+        run="types:examine",
+        summary="What each block in use is: class, structure, container, Python object, text",
+        description="`recognised by`, surest first: vtable (the C++ class that the block's first word names, no debug "
+        "info needed); python (CPython's type object); container (buffers and nodes of libstdc++'s containers, by "
+        "debug info); debug info (the type of the pointers that lead to it from variables and members); text, zeros "
+        "and pointers (its first 64 bytes look so). `X[]` are several one after the other.\n\nConfidence: high, the "
+        "block has the size that the type needs and its pointers lead somewhere; medium, it is larger, so it may be "
+        "something that only begins so; low, pointers disagree, it lies in a union, or it is told by its contents. "
+        "`void *` and `char *` say nothing of a type.",
+        options=(
+            Option("by-size", "flag", "tell unknown blocks apart by size"),
+            Option("list", "text", "list the blocks of the types so named, or whose names hold NAME", metavar="NAME"),
+            _CLEAR,
+        ),
+        example="blocks types --by-size\nblocks types --list 'std::map<int, Session> node'",
     ),
     CommandSpec(
         "walklist",
@@ -553,8 +669,11 @@ SETTINGS: Sequence[Setting] = (
     Setting("safe", 0, "flag", "Whether commands of gdbext record their errors instead of raising them"),
     Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is never"),
     Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
+    Setting("copied-memory", 4 << 30, "size", "Bytes of a process copied to search for pointers; 0: any number"),
     Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
     Setting("table-search-seconds", 5, "seconds", "Seconds that triage and lockwait look for hash tables; 0 is not"),
+    Setting("leak-search-seconds", 10, "seconds", "Seconds that triage looks for leaks; 0 is not at all"),
+    Setting("type-search-seconds", 10, "seconds", "Seconds that types of blocks are looked for by variables; 0 is not"),
     Setting("convoy-waiters", 3, "count", "Threads behind a holder that waits or is in a long chain that are a convoy"),
     Setting("convoy-many", 16, "count", "Threads behind one holder that are a convoy whatever it does"),
 )

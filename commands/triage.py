@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
-from gdbext.analysis import triage
+from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.lockfindings import find_lock_findings
+from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.residency import residency_of
 from gdbext.analysis.tablesearch import Looked
 from gdbext.bridge.lockplaces import read_knowledge, wants_tables
 from gdbext.bridge.tables import judge_tables
+from gdbext.heap.model import Heap
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
 
@@ -18,7 +20,21 @@ def examine(context: Any, arguments: Any) -> Report:
     """Return what is wrong with the target's memory, and where it is."""
     known = residency_of(context.target, context.progress)  # before the heaps: reading brings pages in
     heaps = context.heaps()
-    return triage.triage(context.target, heaps, context.settings, known, look_beyond(context))
+    beyond = triage.joined(look_beyond(context), look_for_leaks(context, heaps, arguments.flag("leaks")))
+    return triage.triage(context.target, heaps, context.settings, known, beyond)
+
+
+def look_for_leaks(context: Any, heaps: Sequence[Heap], asked: bool) -> triage.Beyond:
+    """Return what leaked, where it is worth a finding.
+
+    :param asked: whether the user wants it in any case.
+    """
+    ports = leaksearch.Ports(
+        lambda progress, most: context.session.reach(0, progress, most),
+        lambda clear, progress: read_reach(context.target, heaps, clear, progress),
+        lambda reach, progress: context.session.leaked_types(reach, progress),
+    )
+    return leaksearch.search(context.target, heaps, context.settings, ports, context.progress, asked)
 
 
 def look_beyond(context: Any) -> triage.Beyond:

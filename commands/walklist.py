@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, List, Optional
 
-from gdbext.analysis import elements, tables
+from gdbext.analysis import tables
 from gdbext.errors import ShapeError, UsageError
 from gdbext.report import Report
 from gdbext.structures.anchored import is_anchored
@@ -15,11 +15,17 @@ from gdbext.structures.model import ListHead, TreeRoot
 from gdbext.structures.resolve import Opened, nearest_shape, open_located
 from gdbext.structures.types import Located
 
+_NEED_NODES = ("addresses", "check", "each", "where")  # options
+
 
 def walk(context: Any, arguments: Any) -> Report:
     """Return the sums over a structure, or its elements as the options ask for them."""
     _check_together(arguments)
     opened = open_expression(context, arguments, arguments.expression)
+    if not any(arguments.flag(name) for name in _NEED_NODES) and arguments.value("max") is None:
+        return tables.walk_report(opened, tables.sum_structure(context.target, opened.structure, context.progress))
+    from gdbext.analysis import elements  # a sum over bins needs none of it
+
     walked = walk_opened(context, opened, arguments)
     condition, command = arguments.value("where"), arguments.value("each")
     if condition is None and command is None:
@@ -38,6 +44,8 @@ def walk(context: Any, arguments: Any) -> Report:
 
 def _summed(context: Any, arguments: Any, opened: Opened, walked: List[tables.Walked]) -> Report:
     if arguments.flag("addresses"):
+        from gdbext.analysis import elements
+
         return elements.address_report(opened, elements.every(walked))
     checked = None
     if arguments.flag("check"):
@@ -62,6 +70,8 @@ def count(context: Any, arguments: Any) -> Report:
 
 def show(context: Any, arguments: Any) -> Report:
     """Return the elements of a list with their members."""
+    from gdbext.analysis import elements
+
     names = [part.strip() for given in arguments.value("field") or () for part in _parts(given)]
     opened, walked = _walk_list(context, arguments, "listprint")
     return elements.element_report(opened, elements.every([walked]), names, context.elements)

@@ -279,8 +279,8 @@ static void json_je_head(void)
     json_number("page", ask("arenas.page", 0));
 }
 
-/* State the truth, then park or abort. `details` writes the program's own members, and must not allocate. */
-static UNUSED void je_end(void (*details)(void))
+/* State the truth. `details` writes the program's own members, and must not allocate. */
+static UNUSED void je_tell(void (*details)(void))
 {
     struct timespec now;
     take_stats();
@@ -302,6 +302,12 @@ static UNUSED void je_end(void (*details)(void))
     json_close('}');
     json_close('}');
     close_truth();
+}
+
+/* State the truth, then park or abort. */
+static UNUSED void je_end(void (*details)(void))
+{
+    je_tell(details);
     ready();
 }
 

@@ -347,7 +347,7 @@ static void truth_begin(int argc, char **argv, const char *name, int asks_malloc
 }
 
 /* State the truth, then park or abort. `details` writes the program's own members. */
-static void truth_end(void (*details)(void))
+static UNUSED void truth_end(void (*details)(void))
 {
     take_malloc_info();
     write_truth(details);

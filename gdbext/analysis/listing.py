@@ -7,12 +7,12 @@ from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.blocks import report_on, require_heaps
+from gdbext.analysis.blocks import require_heaps
 from gdbext.analysis.listrows import COLUMNS, rows_of, type_of_rows
+from gdbext.analysis.livefacts import Live, report_on_live
 from gdbext.analysis.query import FIELDS, Node, parse
 from gdbext.analysis.querycolumns import (
     HeapColumns,
-    Live,
     Needs,
     find_matching,
     needs_of_fields,
@@ -26,7 +26,7 @@ from gdbext.report import Kind, Report, Rows, line, table
 
 _ROWS_AT_ONCE = 1 << 16
 _USUAL = ("address", "size", "state", "reach", "refs", "type", "confidence", "arena", "allocator")
-_ASKED_ONLY = ("reach", "refs", "type", "confidence")
+_LESS = ("arena", "allocator")  # the text has no room for these beside a type
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Filters:
 class Manner:
     """How they are listed.
 
-    :param sort: fields with whether the order is descending, most important first; none: address order within each heap.
+    :param sort: fields with whether the order is descending, most important first; none: address order within each
+        heap.
     :param columns: that are shown; None: the usual ones, and what the query or the order is about.
     :param count: totals alone.
     """
@@ -142,19 +143,21 @@ def listing(
     number = sum(int(np.count_nonzero(mask)) for mask in masks)
     size = sum(int(heap.blocks.size[mask].sum()) for heap, mask in zip(heaps, masks))
     if manner.count:
-        return report_on(heaps, Counted(number, size))
-    shown = _shown(manner, live)
+        return report_on_live(heaps, Counted(number, size), live)
+    row_type = _row_type(manner, live)
     make = _sorted_rows if manner.sort else _rows_in_order
-    return report_on(heaps, Listing(number, size, Rows(lambda: make(parts, masks, manner, shown), type_of_rows(shown), number)))
+    rows = Rows(lambda: make(parts, masks, manner, row_type), row_type, number)
+    return report_on_live(heaps, Listing(number, size, rows), live)
 
 
-def _shown(manner: Manner, live: Optional[Live]) -> Tuple[str, ...]:
+def _row_type(manner: Manner, live: Optional[Live]) -> type:
     if manner.columns is not None:
-        return tuple(manner.columns)
-    known = {"reach": live is not None}
-    known["refs"] = live is not None and live.refs is not None
-    known["type"] = known["confidence"] = live is not None and live.types is not None
-    return tuple(name for name in _USUAL if known.get(name, True))
+        return type_of_rows(tuple(manner.columns))
+    typed = live is not None and live.types is not None
+    known = {"reach": live is not None, "refs": live is not None and live.refs is not None}
+    known["type"] = known["confidence"] = typed
+    shown = tuple(name for name in _USUAL if known.get(name, True))
+    return type_of_rows(shown, _LESS if typed else ())
 
 
 def _owners(heap: Heap, arena: Optional[int], by_index: bool) -> Sequence[int]:
@@ -199,15 +202,15 @@ def _bound(value: int) -> np.uint64:
 
 
 def _rows_in_order(
-    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, shown: Tuple[str, ...]
+    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, row_type: type
 ) -> Iterator[object]:
     for part, mask in zip(parts, masks):
         for piece in slices(len(mask), _ROWS_AT_ONCE):
-            yield from rows_of(part, np.flatnonzero(mask[piece]) + piece.start, shown)
+            yield from rows_of(part, np.flatnonzero(mask[piece]) + piece.start, row_type)
 
 
 def _sorted_rows(
-    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, shown: Tuple[str, ...]
+    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, row_type: type
 ) -> Iterator[object]:
     chosen = [np.flatnonzero(mask) for mask in masks]
     number = np.repeat(np.arange(len(parts)), [len(each) for each in chosen])
@@ -215,7 +218,7 @@ def _sorted_rows(
     order = _order(parts, chosen, manner.sort)
     for piece in slices(len(order), 1 << 12):
         rows = order[piece]
-        yield from _rows_mixed(parts, number[rows], position[rows], shown)
+        yield from _rows_mixed(parts, number[rows], position[rows], row_type)
 
 
 def _order(parts: Sequence[HeapColumns], chosen: Sequence[I64], sort: Sequence[Tuple[str, bool]]) -> I64:
@@ -224,7 +227,9 @@ def _order(parts: Sequence[HeapColumns], chosen: Sequence[I64], sort: Sequence[T
     for field, descending in reversed(sort):
         values, unknown = _sort_key(parts, chosen, field)
         # All bits turned round descend without a sign to go wrong.
-        keys += [~values if descending else values, unknown]
+        keys.append(~values if descending else values)
+        if unknown.any():
+            keys.append(unknown)
     return np.lexsort(keys)  # type: ignore[arg-type]
 
 
@@ -245,9 +250,9 @@ def _sort_key(parts: Sequence[HeapColumns], chosen: Sequence[I64], field: str) -
 
 
 def _rows_mixed(
-    parts: Sequence[HeapColumns], number: I64, position: I64, shown: Tuple[str, ...]
+    parts: Sequence[HeapColumns], number: I64, position: I64, row_type: type
 ) -> Iterator[object]:
     """Iterate over rows of several heaps in a given order."""
-    made = [rows_of(part, position[number == at], shown) for at, part in enumerate(parts)]
+    made = [rows_of(part, position[number == at], row_type) for at, part in enumerate(parts)]
     for at in number.tolist():
         yield next(made[at])

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
 from gdbext.analysis.blocks import report_on
+from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES, DEBUG_INFO, VTABLE
 from gdbext.analysis.contents import contents_hint, pointer_namer
+from gdbext.analysis.dump import USUAL, Knowledge, Window, block_window, dump
+from gdbext.analysis.livefacts import Live, report_on_live
+from gdbext.analysis.quiet import quiet
+from gdbext.analysis.reach.members import member_path
+from gdbext.analysis.reach.model import STATE_NAMES
+from gdbext.analysis.reach.naming import Places
+from gdbext.analysis.refs import refs
 from gdbext.analysis.tally import arena_address
 from gdbext.errors import GdbextError
 from gdbext.heap.model import Heap, Span, State
 from gdbext.memory import Region
-from gdbext.report import Kind, Report, column, line, table
+from gdbext.report import Kind, Report, Rows, column, line, table
+from gdbext.structures.types import Type, Types
 from gdbext.target import Target
+from gdbext.wording import grouped
+
+_FEW = 5  # pointers that are named
 
 
 @dataclass(frozen=True)
@@ -44,45 +56,119 @@ class Place:
 
 
 @dataclass(frozen=True)
+class DumpedPlace(Place):
+    """As :class:`Place`, with the words there."""
+
+    dump: Rows = table("Words")
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A word that points at the block.
+
+    :param into: bytes behind its beginning; None where that cannot be read any more.
+    """
+
+    address: Optional[int] = column(None, Kind.ADDRESS)
+    at: str = column("word", json=False)
+    into: Optional[int] = column("into", Kind.COUNT)
+    place: str = column("from")
+
+
+@dataclass(frozen=True)
 class Found(Place):
-    """The block that holds an address.
+    """The block that holds an address. What is only known of live blocks is None elsewhere, or where nobody asked.
 
     :param block: its user pointer.
     :param offset: bytes from the user pointer to the address.
     :param contents: hint at the first bytes.
+    :param pointers: words in use or in roots that point at its beginning.
+    :param interior: those that point further back.
+    :param references: the first of them.
     """
 
     size: int = line("size", Kind.COUNT)
     offset: int = line("offset", Kind.COUNT)
     state: str = line("state")
+    reach: Optional[str] = line("reach")
+    type: Optional[str] = line("type")
+    confidence: Optional[str] = line("confidence")
+    pointers: Optional[int] = line("pointers to it", Kind.COUNT)
+    interior: Optional[int] = line("pointers into it", Kind.COUNT)
     arena: Optional[int] = line("arena", Kind.ADDRESS)
     allocator: str = line("allocator")
     contents: str = line("contents")
+    details: Optional[str] = line("details")
     around: Sequence[Neighbour] = table("In memory order")
+    references: Sequence[Pointer] = table("Pointers")
+    dump: Sequence[Any] = table("Words")
+
+
+_OFTEN_UNKNOWN = ("reach", "type", "confidence", "pointers", "interior", "details", "references")
 
 
 @dataclass(frozen=True)
-class ExplainedFound(Found):
-    """As :class:`Found`, in a heap of an allocator that says more."""
+class Known:
+    """What is known beyond the heaps.
 
-    details: Optional[str] = line("details")
+    :param places: names words that point at blocks.
+    :param types: finds the members of types, or None.
+    """
+
+    live: Live
+    places: Places
+    types: Optional[Types] = None
 
 
-def describe(heaps: Sequence[Heap], target: Target, address: int) -> Report:
+def describe(
+    heaps: Sequence[Heap],
+    target: Target,
+    address: int,
+    words: Optional[int] = None,
+    known: Optional[Known] = None,
+    notes: Sequence[str] = (),
+) -> Report:
     """Say what is at an address: the block that holds it, or the mapping.
 
+    :param words: how many are dumped at most; 0: all of a block; None: no dump.
+    :param known: reachability and what follows from it, of these very heaps.
     :raises GdbextError: when nothing is mapped there.
     """
+    live = known.live if known else None
     for heap in heaps:
         block = heap.blocks.find(address)
         if block is not None:
-            return report_on([heap], _found(heap, heaps, target, address, block))
+            page = _found(heap, heaps, target, address, block, words, known)
+            return report_on_live([heap], page, live, [*notes, *_left_out(page, words, target)])
     region = target.index.find(address)
     if region is None:
         raise GdbextError(f"{address:#x} is not mapped", "`info proc mappings` lists what is")
     allocator, details = _explained(heaps, address)
     what = f"{allocator}, {details}" if details else _outside(heaps, target, region, address)
-    return report_on(heaps, Place(address, None, f"{address:#x} is in no block: {what}", details))
+    place = (address, None, f"{address:#x} is in no block: {what}", details)
+    if words is None:
+        return report_on(heaps, Place(*place))
+    rows = dump(heaps, target, _window(target, region, address, words), _knowledge(known, None))
+    return report_on_live(heaps, DumpedPlace(*place, rows), live, notes)
+
+
+def _left_out(page: Found, words: Optional[int], target: Target) -> Iterator[str]:
+    """Iterate over one line on the words that are not dumped, if there are any."""
+    whole = page.size // target.abi.pointer_size
+    if words and words < whole:
+        yield f"{words} of the block's {grouped(whole)} words are shown; --words 0 shows all"
+
+
+def _window(target: Target, region: Region, address: int, words: int) -> Window:
+    """Return what is dumped outside of blocks: from the word that holds an address to the end of what is mapped."""
+    word = target.abi.pointer_size
+    start = address - address % word
+    left = (region.end - start) // word
+    return Window(start, min(words or USUAL, left), start, address)
+
+
+def _knowledge(known: Optional[Known], member: Optional[Callable[[int], str]]) -> Knowledge:
+    return Knowledge(known.live, known.places, member) if known else Knowledge()
 
 
 def _explained(heaps: Sequence[Heap], address: int) -> Tuple[str, Optional[str]]:
@@ -95,28 +181,98 @@ def _explain(heap: Heap, address: int) -> Optional[str]:
     return heap.explain(address) if heap.explain is not None else None
 
 
-def _found(heap: Heap, heaps: Sequence[Heap], target: Target, address: int, block: int) -> Found:
+def _found(
+    heap: Heap,
+    heaps: Sequence[Heap],
+    target: Target,
+    address: int,
+    block: int,
+    words: Optional[int],
+    known: Optional[Known],
+) -> Found:
     blocks = heap.blocks
     pointer = int(blocks.address[block])
     offset = address - pointer
-    arena = arena_address(heap, int(blocks.owner[block]))
     around = list(_around(heap, heaps, target, block))
     where = "the start" if offset == 0 else f"{offset} bytes inside"
-    details = _explain(heap, address)
-    page = ExplainedFound if details else Found
-    return page(
-        address,
-        pointer,
-        f"{address:#x} is {where} of the block {pointer:#x}",
-        details,
-        int(blocks.size[block]),
-        offset,
-        State(int(blocks.state[block])).label,
-        arena,
-        heap.allocator,
-        next(row.contents for row in around if row.place == "this"),
-        around,
-    )
+    facts = {
+        "address": address,
+        "block": pointer,
+        "place": f"{address:#x} is {where} of the block {pointer:#x}",
+        "details": _explain(heap, address),
+        "size": int(blocks.size[block]),
+        "offset": offset,
+        "state": State(int(blocks.state[block])).label,
+        "arena": arena_address(heap, int(blocks.owner[block])),
+        "allocator": heap.allocator,
+        "contents": next(row.contents for row in around if row.place == "this"),
+        "around": around,
+        **_facts_of_live(pointer, known),
+        "dump": _dump(heap, heaps, target, address, block, words, known),
+    }
+    left_out = [name for name in _OFTEN_UNKNOWN if facts[name] is None or facts[name] == ()]
+    page: Found = quiet(Found, (*left_out, *(("dump",) if words is None else ())))(**facts)
+    return page
+
+
+def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
+    """Return reachability, type and pointers of a block as far as they are known."""
+    names = ("reach", "type", "confidence", "pointers", "interior")
+    facts: "dict[str, Any]" = {**dict.fromkeys(names), "references": ()}
+    if known is None:
+        return facts
+    found = refs(known.live.reach, known.places, pointer, interior=True).data
+    facts["pointers"], facts["interior"] = found.pointers, found.interior
+    facts["references"] = [
+        Pointer(one.address, one.at, one.into, one.place) for one in islice(found.references, _FEW)
+    ]
+    row, types = known.live.reach.find_row(pointer), known.live.types
+    if row is not None:
+        facts["reach"] = STATE_NAMES[int(known.live.reach.states[row])]
+    if row is not None and types is not None:
+        facts["type"] = types.name(row)
+        facts["confidence"] = CONFIDENCE_NAMES[int(types.confidence[row])] or None
+    return facts
+
+
+def _dump(
+    heap: Heap,
+    heaps: Sequence[Heap],
+    target: Target,
+    address: int,
+    block: int,
+    words: Optional[int],
+    known: Optional[Known],
+) -> Sequence[Any]:
+    if words is None:
+        return ()
+    window = block_window(heap, block, address, words, target)
+    member = _member_namer(int(heap.blocks.address[block]), int(heap.blocks.size[block]), known)
+    return dump(heaps, target, window, _knowledge(known, member))  # type: ignore[return-value]
+
+
+def _member_namer(pointer: int, size: int, known: Optional[Known]) -> Optional[Callable[[int], str]]:
+    """Return what names the members of a block whose type debug info knows, or None."""
+    types = known.live.types if known else None
+    row = known.live.reach.find_row(pointer) if known and types else None
+    if known is None or types is None or row is None or known.types is None:
+        return None
+    name = types.types[int(types.code[row])]
+    kind = known.types.find_type(name.name) if name.kind in (DEBUG_INFO, VTABLE) else None
+    if kind is None or not kind.size:
+        return None
+    return lambda offset: _member(kind, offset, size)
+
+
+def _member(kind: Type, offset: int, size: int) -> str:
+    # A block of several of them is an array.
+    several = size >= 2 * kind.size
+    index, inside = divmod(offset, kind.size) if several else (0, offset)
+    if inside >= kind.size:
+        return ""
+    path, rest = member_path(kind, inside)
+    shown = f"[{index}]{path}" if several else path.lstrip(".")
+    return f"{shown}+{rest:#x}" if shown and rest else shown
 
 
 def _around(heap: Heap, heaps: Sequence[Heap], target: Target, block: int) -> Iterator[Neighbour]:

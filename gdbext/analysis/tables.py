@@ -29,11 +29,13 @@ from gdbext.structures.model import (
 from gdbext.structures.opening import Structure
 from gdbext.structures.probes import ProbeWalk, check_probes, walk_probes
 from gdbext.structures.resolve import Opened
+from gdbext.structures.tallying import BinsTally, check_tally, tally_bins
 from gdbext.structures.trees import TreeWalk, check_tree, walk_tree
 from gdbext.target import Target
 from gdbext.wording import count_text, grouped
 
 Walk = Union[ListWalk, BinsWalk]
+_REPEATED = "like those after it, for most entries were met in tables before"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,29 @@ class Walked:
         return self.walk.end.reason is End.INTERRUPTED
 
 
+@dataclass(frozen=True)
+class Tallied:
+    """The sums over one table whose nodes nobody asked for."""
+
+    index: int
+    table: Table
+    tally: BinsTally
+    problem: Optional[Problem] = None
+
+    @property
+    def complete(self) -> bool:
+        """As of :class:`Walked`."""
+        return not self.tally.interrupted
+
+    @property
+    def interrupted(self) -> bool:
+        """As of :class:`Walked`."""
+        return self.tally.interrupted
+
+
+Summed = Union[Walked, Tallied]
+
+
 def _element_offset(walkable: Walkable) -> int:
     if isinstance(walkable, TreeRoot):
         return walkable.element
@@ -105,7 +130,7 @@ def walk_structure(
     repeats = Repeats()
     for index, each in enumerate(structure.tables):
         if repeats.rule():
-            walked.append(_lost(index, each, "like those after it, for most entries were met in tables before"))
+            walked.append(_lost(index, each, _REPEATED))
             break
         walked.append(_walk_one(target, index, each, most, progress))
         if walked[-1].interrupted:
@@ -113,6 +138,46 @@ def walk_structure(
         if walked[-1].complete:
             repeats.add(walked[-1].nodes)
     return walked
+
+
+def sum_structure(target: Target, structure: Structure, progress: Progress) -> Sequence[Summed]:
+    """As :func:`walk_structure` without a limit; tables that are sound come without their nodes, which is quicker."""
+    tables = structure.tables if isinstance(structure, Group) else [structure]
+    if not all(isinstance(each, Table) for each in tables):
+        return walk_structure(target, structure, None, progress)
+    summed: List[Summed] = []
+    repeats = Repeats()
+    for index, each in enumerate(tables):
+        if repeats.rule():
+            summed.append(_lost(index, each, _REPEATED))
+            break
+        if repeats.unsure:
+            return walk_structure(target, structure, None, progress)
+        summed.append(_sum_one(target, index, each, isinstance(structure, Group), progress))
+        if summed[-1].interrupted:
+            break
+        _note(repeats, summed[-1])
+    return summed
+
+
+def _sum_one(target: Target, index: int, each: Walkable, grouped: bool, progress: Progress) -> Summed:
+    assert isinstance(each, Table)
+    try:
+        tally = tally_bins(target, each, progress)
+        if tally is not None:
+            return Tallied(index, each, tally)
+        return Walked(index, each, walk_bins(target, each, None, progress))
+    except (FaultError, ShapeError) as error:
+        if not grouped:
+            raise
+        return _lost(index, each, error.message)
+
+
+def _note(repeats: Repeats, each: Summed) -> None:
+    if isinstance(each, Tallied):
+        repeats.add_sample(each.tally.sample, each.tally.nodes)
+    elif each.complete:
+        repeats.add(each.nodes)
 
 
 def _walk_one(target: Target, index: int, each: Walkable, most: Optional[int], progress: Progress) -> Walked:
@@ -193,8 +258,10 @@ class ListRow(TableRow):
     end: Mapping[str, int] = column("end", Kind.OBJECT)
 
 
-def table_row(each: Walked) -> TableRow:
+def table_row(each: Summed) -> TableRow:
     """Return the row of one table or list."""
+    if isinstance(each, Tallied):
+        return _tallied_row(each.index, each.table, each.tally)
     count = len(each.nodes)
     if not isinstance(each.walk, BinsWalk):
         end = {each.walk.end.reason.word: 1}
@@ -214,10 +281,16 @@ def table_row(each: Walked) -> TableRow:
     )
 
 
+def _tallied_row(index: int, table: Table, tally: BinsTally) -> TableRow:
+    ends = {end.word: number for end, number in tally.ends.items()}
+    sums = (tally.nodes, tally.nonempty, tally.longest, tally.at, ends)
+    return TableRow(index, table.address, tally.bins, table.entries, *sums)
+
+
 # ---- what went wrong ----
 
 
-def problems_of(opened: Opened, walked: Sequence[Walked], more: Sequence[Problem] = ()) -> List[Problem]:
+def problems_of(opened: Opened, walked: Sequence[Summed], more: Sequence[Problem] = ()) -> List[Problem]:
     """Return what is wrong: of opening; a chain that does not end as it should, a count that does not agree; more.
 
     :param more: of a check; what it repeats of the rest is left out.
@@ -233,18 +306,19 @@ def problems_of(opened: Opened, walked: Sequence[Walked], more: Sequence[Problem
     return list(seen.values())
 
 
-def _of_table(each: Walked, tables: int, problems: Iterable[Problem]) -> Iterator[Problem]:
+def _of_table(each: Summed, tables: int, problems: Iterable[Problem]) -> Iterator[Problem]:
     """Iterate over problems with the table's number in front, where there are several."""
     for problem in problems:
         lead = f"table {each.index}: " if tables > 1 else ""
         yield replace(problem, message=lead + problem.message)
 
 
-def _outcome_problems(each: Walked) -> Iterator[Problem]:
+def _outcome_problems(each: Summed) -> Iterator[Problem]:
     if each.problem is None:
-        yield from _check_outcome(each)
+        yield from check_tally(each.table, each.tally) if isinstance(each, Tallied) else _check_outcome(each)
     if each.interrupted:
-        yield Problem("interrupted", None, f"stopped after {_counted(len(each.nodes), 'entry', 'entries')}")
+        count = each.tally.nodes if isinstance(each, Tallied) else len(each.nodes)
+        yield Problem("interrupted", None, f"stopped after {_counted(count, 'entry', 'entries')}")
 
 
 def _check_outcome(each: Walked) -> Sequence[Problem]:
@@ -280,7 +354,7 @@ class WalkReport:
     max_bin: Optional[int] = line(None, Kind.COUNT)
 
 
-def walk_report(opened: Opened, walked: Sequence[Walked], checked: Optional[Sequence[Problem]] = None) -> Report:
+def walk_report(opened: Opened, walked: Sequence[Summed], checked: Optional[Sequence[Problem]] = None) -> Report:
     """Return the sums over what was walked.
 
     :param checked: what ``check_structure`` found; None when it was not asked for.
@@ -308,7 +382,7 @@ def walk_report(opened: Opened, walked: Sequence[Walked], checked: Optional[Sequ
     )
 
 
-def is_complete(opened: Opened, walked: Sequence[Walked]) -> bool:
+def is_complete(opened: Opened, walked: Sequence[Summed]) -> bool:
     """Whether every table was walked, and neither an interrupt nor missing memory has cut a walk short."""
     structure = opened.structure
     lost = isinstance(structure, Group) and (structure.problems or len(walked) < len(structure.tables))
@@ -338,10 +412,10 @@ def _sum_of(numbers: Sequence[Optional[int]]) -> Optional[int]:
     return sum(known) if known else None
 
 
-def notes_of(walked: Sequence[Walked], checked: Optional[Sequence[Problem]] = None) -> List[str]:
+def notes_of(walked: Sequence[Summed], checked: Optional[Sequence[Problem]] = None) -> List[str]:
     """Return what the text says below: chains that were cut at ``--max``, and that a check found nothing."""
     notes = []
-    cut = sum(_limited(each.walk) for each in walked)
+    cut = sum(_limited(each.walk) for each in walked if isinstance(each, Walked))
     if cut:
         were = count_text(cut, "chain was", "chains were")
         notes.append(f"{were} not followed beyond --max; figures are lower bounds")

@@ -12,6 +12,7 @@ from gdbext.errors import NoHeapError
 if TYPE_CHECKING:
     from gdbext.analysis.blocktypes.model import BlockTypes
     from gdbext.analysis.reach.graph import Reach
+    from gdbext.analysis.reach.naming import RootNames
     from gdbext.bridge.discover import Discovery
     from gdbext.bridge.elements import Elements
     from gdbext.bridge.stacks import GdbStacks
@@ -62,6 +63,25 @@ class Context:
         :raises TooLargeError: when more of a process would have to be copied than the settings allow.
         """
         return self.session.reach(clear, self.progress, self.settings["copied-memory"])
+
+    def known_reach(self, clear: int = 0) -> Optional[Reach]:
+        """Return what :meth:`reach` would where a command has asked for it before, else None."""
+        return self.session.known_reach(clear)
+
+    @property
+    def root_names(self) -> RootNames:
+        """What gdb knows of variables, frames and registers."""
+        from gdbext.bridge.rootnames import GdbRootNames
+
+        return GdbRootNames(self.target, self.types)
+
+    def known_block_types(self, reach: Reach) -> Optional[BlockTypes]:
+        """Return what :meth:`block_types` would return where a command has asked for it before, else None."""
+        return self.session.known_block_types(reach)
+
+    def leaked_types(self, reach: Reach) -> BlockTypes:
+        """Return what the leaked blocks of ``reach`` are; others may be unknown."""
+        return self.session.leaked_types(reach, self.progress)
 
     def block_types(self, reach: Reach) -> BlockTypes:
         """Return what the blocks of ``reach`` are."""

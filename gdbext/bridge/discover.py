@@ -248,6 +248,17 @@ def _symbols_of(files: Sequence[gdb.Objfile]) -> Iterator[_Named]:
                 yield name, symbol
 
 
+def own_files() -> Sequence[gdb.Objfile]:
+    """Return the executable and the libraries that are not the system's."""
+    own = lookup.executables()
+    return [*own, *(one for one in gdb.objfiles() if one.owner is None and one not in own and _is_private(one))]
+
+
+def own_symbols() -> Iterator[_Named]:
+    """Iterate over the variables with debug info, those of the executable first; none of the system's libraries."""
+    yield from _symbols_of(own_files())
+
+
 def _is_private(objfile: gdb.Objfile) -> bool:
     return _RUNTIME.match(os.path.basename(str(objfile.filename))) is None
 
@@ -294,7 +305,7 @@ def _elements(one: _Object) -> Iterator[_Object]:
 def _locals(kinds: _Kinds, bound: Bound) -> Iterator[_Object]:
     interesting: "dict[tuple[int, int], Sequence[str]]" = {}
     for place in for_each_frame(bound):
-        for block in _blocks(place):
+        for block in blocks_of(place):
             key = block.start, block.end
             if key not in interesting:
                 interesting[key] = [one.name for one in block if _is_interesting(one, kinds)]
@@ -302,7 +313,7 @@ def _locals(kinds: _Kinds, bound: Bound) -> Iterator[_Object]:
                 yield from _local(place, block, name)
 
 
-def _blocks(place: Place) -> Iterator[gdb.Block]:
+def blocks_of(place: Place) -> Iterator[gdb.Block]:
     """Return the blocks around a frame's place in its function, the innermost first."""
     block: Optional[gdb.Block]
     try:

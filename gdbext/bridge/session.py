@@ -113,13 +113,35 @@ class Session:
                 self._reach = {clear: known}
         return known
 
+    def known_reach(self, clear: int) -> Optional[Reach]:
+        """Return what :meth:`reach` would return where a command has asked for it before, else None."""
+        return self._reach.get(clear)
+
+    def known_block_types(self, reach: Reach) -> Optional[BlockTypes]:
+        """Return what :meth:`block_types` would return where a command has asked for it before, else None."""
+        known = self._block_types
+        return known[1] if known is not None and known[0] is reach else None
+
+    def leaked_types(self, reach: Reach, progress: Progress) -> BlockTypes:
+        """Return what the leaked blocks of ``reach`` are; others may be unknown."""
+        known = self.known_block_types(reach)
+        if known is None:
+            from gdbext.analysis.blocktypes.find import find_types
+            from gdbext.bridge.typeclues import read_clues
+
+            known = find_types(reach, read_clues(self.target()), progress, leaked=True)
+        return known
+
     def block_types(self, reach: Reach, progress: Progress) -> BlockTypes:
         """Return what the blocks of ``reach`` are."""
         if self._block_types is None or self._block_types[0] is not reach:
             from gdbext.analysis.blocktypes.find import find_types
             from gdbext.bridge.typeclues import read_clues
 
-            self._block_types = reach, find_types(reach, read_clues(self.target()), progress)
+            found = find_types(reach, read_clues(self.target()), progress)
+            if any(problem.kind == "interrupted" for problem in found.problems):
+                return found  # made anew next time
+            self._block_types = reach, found
         return self._block_types[1]
 
 

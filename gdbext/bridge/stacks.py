@@ -55,7 +55,7 @@ class GdbStacks:
         pc = frame.pc()
         if pc not in self._modules:
             self._modules[pc] = self._find_module(pc)
-        return Frame(level, pc, _stack_pointer(frame), frame.name(), self._modules[pc], _line(frame))
+        return Frame(level, pc, find_stack_pointer(frame), frame.name(), self._modules[pc], _line(frame))
 
     def _find_module(self, pc: int) -> Optional[str]:
         module = None if self._target is None else self._target.find_module(pc)
@@ -77,7 +77,8 @@ def _frames() -> Iterator[gdb.Frame]:
         frame = frame.older()
 
 
-def _stack_pointer(frame: gdb.Frame) -> Optional[int]:
+def find_stack_pointer(frame: gdb.Frame) -> Optional[int]:
+    """Return the stack pointer in a frame, or None where it is not known."""
     for name in _STACK_POINTERS:
         try:
             return int(frame.read_register(name)) & ((1 << 64) - 1)

@@ -17,6 +17,8 @@ _THREAD_POINTERS: Mapping[str, Sequence[str]] = {
     "i386": ("gs_base",),
     "aarch64": ("tpidr", "tpidr_el0"),
 }
+# Where gdb has no such register of a process, and a pthread_t is the thread pointer (sysdeps/i386/nptl/tls.h).
+_HANDLES = ("i386",)
 # What gdb keeps in another group: the number of the system call that a thread is in.
 _CALL_NUMBERS: Mapping[str, Sequence[str]] = {"x86-64": ("orig_rax",), "i386": ("orig_eax",)}
 
@@ -51,9 +53,19 @@ def _read_thread(thread: gdb.InferiorThread, abi: Abi) -> Thread:
         lwp=find_lwp(thread),
         name=thread.name,
         stack_pointer=_first(registers, _STACK_POINTERS),
-        tls=_first(registers, _THREAD_POINTERS.get(abi.machine, ())),
+        tls=_first(registers, _THREAD_POINTERS.get(abi.machine, ())) or _find_handle(thread, abi),
         registers=registers,
     )
+
+
+def _find_handle(thread: gdb.InferiorThread, abi: Abi) -> Optional[int]:
+    """Return a thread's pthread_t where that is its thread pointer, and libthread_db knows it."""
+    if abi.machine not in _HANDLES:
+        return None
+    try:
+        return int.from_bytes(thread.handle()[: abi.pointer_size], abi.byteorder) or None
+    except (gdb.error, RuntimeError):  # libthread_db is not in use, or has not met this thread
+        return None
 
 
 def _first(registers: Mapping[str, int], names: Sequence[str]) -> Optional[int]:

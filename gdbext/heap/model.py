@@ -213,8 +213,8 @@ class Heap:
         where that is all of them.
     :param explain: says what an address in ``spans`` is in the allocator's own terms (slab, region, extent), as
         one line; None for an address that it has nothing to say about.
-    :param metadata: start and end of what the allocator keeps for itself outside of ``spans``, and which may point at
-        blocks.
+    :param metadata: start and end of what the allocator keeps for itself outside of ``spans``, or in blocks, and which
+        may point at blocks without keeping them alive.
     :param foreign: start and end of the parts of ``spans`` that somebody else took from the system.
     """
 

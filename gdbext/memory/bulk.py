@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Iterator, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.abi import Abi
 from gdbext.errors import FaultError
-from gdbext.memory import Memory, RegionIndex, view
+from gdbext.memory import Buffer, Memory, RegionIndex, view
 
 U64 = npt.NDArray[np.uint64]
 
@@ -21,6 +21,17 @@ def words_at(memory: Memory, abi: Abi, start: int, count: int) -> U64:
     """
     buffer = view(memory, start, count * abi.pointer_size)
     return np.frombuffer(buffer, dtype=abi.word_dtype).astype(np.uint64, copy=False)
+
+
+def for_each_view(memory: Memory, start: int, end: int, page: int) -> Iterator[Tuple[int, Buffer]]:
+    """Iterate over what can be read from ``start`` to ``end``, address and bytes: whole, else by halves to a page."""
+    try:
+        yield start, view(memory, start, end - start)
+    except FaultError:
+        middle = max((start + end) // 2 // page, start // page + 1) * page
+        if middle < end:
+            yield from for_each_view(memory, start, middle, page)
+            yield from for_each_view(memory, middle, end, page)
 
 
 def gather_words(memory: Memory, abi: Abi, addresses: U64) -> Tuple[U64, "npt.NDArray[np.bool_]"]:

@@ -15,7 +15,7 @@ LIMIT = 1 << 29  # bytes kept; beyond them reads go through
 
 
 class CachedMemory:
-    """Reads another memory in blocks of 64 KiB and keeps them.
+    """Reads another memory in blocks of 64 KiB and keeps them; reads in a block that cannot be read whole go through.
 
     :param memory: what is slow.
     """
@@ -53,12 +53,18 @@ class CachedMemory:
         start = max(region.start, at - at % BLOCK)
         stop = min(region.end, at - at % BLOCK + BLOCK)
         block = memoryview(self._block(start, stop - start))
+        if not block:
+            return self._memory.read(at, min(end, stop) - at)
         return block[at - start : end - start]
 
     def _block(self, start: int, size: int) -> bytes:
+        """Return a block; nothing where a part of it cannot be read (a guard page in the midst of a mapping)."""
         block = self._blocks.get(start)
         if block is None:
-            block = bytes(self._memory.read(start, size))
+            try:
+                block = bytes(self._memory.read(start, size))
+            except FaultError:
+                self._blocks[start] = block = b""
             if self._kept < LIMIT:
                 self._blocks[start] = block
                 self._kept += size

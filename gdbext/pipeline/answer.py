@@ -87,6 +87,9 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
         return TimeOutError("stopped before there was an answer")
     known = find_refusal(options, outcome) or _find_explained(_EXPLAINED, options, outcome)
     if known is not None:
+        meant = re.search(r"; did you mean gx (.*)\?", "\n".join(outcome.diagnostics))
+        if meant and isinstance(known, UsageError):
+            known.hint = f"did you mean gdbext {meant[1]}?"
         return known
     if outcome.status < 0:
         return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered")
@@ -95,6 +98,11 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
         return GdbextError(told[len("gdbext: ") :].removeprefix(f"{options.name}: "))
     last = outcome.diagnostics[-1] if outcome.diagnostics else f"it ended with status {outcome.status}"
     return GdbFailedError(f"gdb gave no answer: {last}")
+
+
+def told_again(line: str) -> bool:
+    """Whether :func:`explain` says what a line of gdb's does, so that it need not be shown too."""
+    return re.search(_NO_COMMAND, line) is not None
 
 
 def find_refusal(options: Options, outcome: GdbOutcome) -> Optional[GdbextError]:
@@ -136,9 +144,10 @@ _REFUSALS = (
         lambda options: NoTargetError(f"there is no process {options.pid}", "it may have ended meanwhile"),
     ),
 )
+_NO_COMMAND = r"Undefined (gx )?command|no command '"
 _EXPLAINED = (
     (
-        r"Undefined (gx )?command|no command '",
+        _NO_COMMAND,
         lambda options: UsageError(f"there is no command {options.name}", "gdbext commands lists them"),
     ),
     (

@@ -146,6 +146,8 @@ class _Run:
         job = self._job()
         outcome = run_gdb(job, self.folder, self.deadline)
         for line in outcome.diagnostics:
+            if answer.told_again(line):
+                continue
             _tell(self._as_asked(line.encode("utf-8", "replace")).decode("utf-8", "replace"))
         if self.options.wants_help:
             return self._help(job, outcome)

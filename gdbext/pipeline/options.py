@@ -22,13 +22,14 @@ _WORDY = ("listcount", "listprint", "breakpoints", "shapes save")
 _TEXTS = {
     "--container": 2,
     **dict.fromkeys(
-        ("--arena", "--bins", "--compare", "--computed", "--computed-at", "--counted", "--dot", "--each", "--end",
-         "--field", "--flame", "--hash", "--head", "--heap", "--in", "--key", "--mask", "--next", "--noted", "--prev",
-         "--run", "--shape", "--state", "--stored", "--stride", "--where"),
+        ("--arena", "--bins", "--clear", "--columns", "--compare", "--computed", "--computed-at", "--counted", "--dot",
+         "--each", "--end", "--field", "--flame", "--hash", "--head", "--heap", "--in", "--key", "--list", "--mask",
+         "--next", "--noted", "--prev", "--run", "--shape", "--sort", "--state", "--stored", "--stride", "--where"),
         1,
     ),
 }  # fmt: skip
-_FLAGS = {"lockwait": ("--heap",)}  # options with the name of one of these that have no value there
+# Options with the name of one of these that have no value there.
+_FLAGS = {"lockwait": ("--heap",), "blocks leaks": ("--list",)}
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,7 @@ def test_trim_says_what_malloc_trim_returned(stage, board, program):
     assert sum(row["of_top"] for row in rows) == details["of_top"]
     assert sum(row["in_bins"] for row in rows) == details["released"] - details["top_resident"]
     assert trim["data"]["trimmable_bytes"] == sum(row["trimmable_bytes"] for row in rows)
+    assert sum(row["zero_bytes"] for row in rows) == 0  # all of it was written to
 
 
 @pytest.mark.boards(**FEW)

@@ -42,6 +42,11 @@ COMMANDS = (
     "blocks summary",
     "blocks list",
     "blocks at",
+    "blocks types",
+    "blocks leaks",
+    "blocks refs",
+    "blocks path",
+    "blocks retained",
     "walklist",
     "listcount",
     "listprint",
@@ -74,6 +79,23 @@ STRUCTURES = {
     "breakpoints": "gx breakpoints chain main --head stale_cache --next nosuch --longer 5",
     "breakpoints (list)": "gx breakpoints list",
     "slabskew (raw)": "slabskew stale_cache->array[0]->array --bins 16 --head overflow_list --next overflow_next",
+}
+BLOCK_COLUMNS = "reach,refs,type,confidence,thread"
+# Asked for a program that leaks.
+LEAKS = ("triage", "blocks leaks")
+# Asked for who_points.
+POINTERS = {
+    "blocks refs": "blocks refs {chain[2]} --depth 3",
+    "blocks refs (middle)": "blocks refs {of_middle} --interior",
+    "blocks refs (register)": "blocks refs {in_register}",
+    "blocks refs (freed)": "blocks refs {freed}",
+    "blocks refs (stale)": "blocks refs {of_freed}",
+    "blocks refs (address)": "blocks refs &cache",
+    "blocks path": "blocks path {nodes[6]} --roots 0",
+    "blocks path (register)": "blocks path {in_register}",
+    "blocks path (leaked)": "blocks path {leaked[1]}",
+    "blocks path (freed)": "blocks path {freed}",
+    "blocks retained": "blocks retained",
 }
 # Asked for threads that wait: of locks, and of spin_convoy.
 LOCKS = {
@@ -111,6 +133,15 @@ PROMISED = {
     "lockwait": "threads[].lwp threads[].tid threads[].state threads[].primitive threads[].confidence threads[].lock"
     " threads[].owner locks[].waiters locks[].word locks[].holder_candidates[].places locks[].holder_position"
     " cycles[][]",
+    "blocks leaks": "totals.reached_blocks totals.maybe_leaked_blocks totals.leaked_blocks totals.leaked_bytes"
+    " totals.leak_root_blocks totals.indirect_blocks missing[].what roots[].kind roots[].pointers by_type[].type"
+    " by_type[].kept_bytes by_size[].size by_size[].blocks leak_roots[].address leak_roots[].kept_bytes"
+    " leaked[].address leaked[].state leaked[].leak_root maybe_leaked[].address",
+    "blocks refs": "block reached pointers interior references[].kind references[].address references[].place"
+    " stale_references[].address",
+    "blocks path": "from_root kept_by steps[].kind steps[].address steps[].to steps[].place",
+    "blocks retained": "reached kept_by_one shared roots[].root roots[].retained blocks[].address blocks[].retained"
+    " types[].type types[].retained",
     "triage": "findings[].kind findings[].severity findings[].bytes findings[].waiters"
     " findings[].confidence findings[].summary findings[].evidence findings[].remedy ledger",
 }
@@ -177,9 +208,11 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         except Unavailable as reason:
             pytest.skip(str(reason))
         inside = stage.truth.ledger["live_blocks"][-1][0]
-        left_out = ("blocks at", *STRUCTURES, *LOCKS, *JEMALLOC)
+        left_out = ("blocks at", "blocks refs", "blocks path", *STRUCTURES, *LOCKS, *JEMALLOC)
         lines = {command: command for command in COMMANDS if command not in left_out}
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
+        lines["blocks list (columns)"] = f"blocks list --columns {BLOCK_COLUMNS}"
+        lines["blocks types (list)"] = "blocks types --list *"
         lines["commands"] = "gx commands"
         for name, envelope in zip(lines, ask(stage, *lines.values())):
             gathered[name.partition(" (")[0]].append(envelope)
@@ -189,6 +222,19 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         pytest.skip(str(reason))
     folder = tmp_path_factory.mktemp("shapes")
     lines = {name: text.replace("{folder}", str(folder)) for name, text in STRUCTURES.items()}
+    for name, envelope in zip(lines, ask(stage, *lines.values())):
+        gathered[name.partition(" (")[0]].append(envelope)
+    try:
+        stage = stages.get(Board("core"), "leaks")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    for name, envelope in zip(LEAKS, ask(stage, *LEAKS)):
+        gathered[name].append(envelope)
+    try:
+        stage = stages.get(Board("core"), "who_points")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    lines = {name: text.format(**stage.truth.details) for name, text in POINTERS.items()}
     for name, envelope in zip(lines, ask(stage, *lines.values())):
         gathered[name.partition(" (")[0]].append(envelope)
     for program, *mode in (("locks",), ("locks", "--mode=abba"), ("spin_convoy",)):

@@ -187,3 +187,49 @@ def test_a_table_is_optimised_out_where_it_is_used_and_alive_in_the_caller(core)
     assert f"TABLE {told['table']['address']}" in out
     assert f"GROUP {told['private_group']['address']}" in out
     assert f"(struct daemon *) {told['daemon']['address']}" in out
+
+
+LEAKED_SEARCH = """
+import json
+truth = json.load(open({file!r}))
+wanted = {{int(one['address'], 16): one['name'] for one in truth['details']['blocks']}}
+inferior, stack = gdb.selected_inferior(), int(gdb.parse_and_eval('(long)$sp'))
+for line in gdb.execute('info files', to_string=True).splitlines():
+    words = line.split()
+    if ' is load' not in line or not words[0].startswith('0x'):
+        continue
+    start, end = int(words[0], 16), int(words[2], 16)
+    data = memoryview(inferior.read_memory(start, end - start)).cast('B')[: (end - start) // 8 * 8].cast('Q')
+    for at, value in enumerate(data):
+        if value in wanted and not stack - (1 << 20) < start + 8 * at < stack - 128:
+            print('WORD', start + 8 * at, value)
+"""
+
+
+def test_leaks_names_its_blocks_nowhere_but_where_it_says(core):
+    """No word of the core is the address of a leaked block, but below the stack pointer and in leaked blocks."""
+    here = core("leaks", "--modes", "plain,chain,cycle,arena,realloc,huge,tagged,unaligned", turn=1)
+    file = str(here.directory / "truth.json")
+    words = rows(here.python(LEAKED_SEARCH.format(file=file)), "WORD")
+    blocks = {address(one["address"]): one for one in here.truth.details["blocks"]}
+    spans = [(at, at + one["usable"]) for at, one in blocks.items() if one["state"] == "leaked"]
+    outside = [(at, value) for at, value in words if not any(start <= at < end for start, end in spans)]
+    assert [(hex(at), blocks[value]["name"]) for at, value in outside if blocks[value]["state"] == "leaked"] == []
+    roots = {at for at, one in blocks.items() if one["role"] == "leak root"}
+    assert roots and not roots & {value for _, value in words}
+
+
+def test_who_points_points_as_it_says(core):
+    here = core("who_points", turn=2)
+    told = here.truth.details
+    names = ["cache.head", "lonely", "inside", "dangling", "owner_a", "owner_b"]
+    names += ["owner_a->right->left", "owner_b->left->left"]
+    code = "".join(f"print('SAYS', int(gdb.parse_and_eval('(unsigned long) ({name})')))\n" for name in names)
+    values = [int(row[0]) for row in rows(here.python(code), "SAYS")]
+    nodes = [address(node) for node in told["nodes"]]
+    expected = [address(told[name]) for name in ("alone", "of_middle", "freed")]
+    assert values == [
+        address(told["chain"][0]), expected[0], expected[1] + 24, expected[2], nodes[0], nodes[3], nodes[5], nodes[5]
+    ]  # fmt: skip
+    registers = here.gdb("thread apply all -q print/x $r12").out
+    assert registers.count(told["in_register"]) == 1

@@ -110,6 +110,16 @@ def test_uninstall_without_install(machine):
     assert machine.install("--uninstall").returncode == 0
 
 
+def test_uninstall_removes_what_cargo_built_and_no_sources(machine):
+    native = machine.checkout / "native"
+    for built in (native / "target", native / "fuzz" / "target"):
+        (built / "release").mkdir(parents=True)
+    (native / "fuzz" / "Cargo.toml").write_text("[package]\n")
+    assert machine.install("--uninstall").returncode == 0
+    assert [path.name for path in native.iterdir()] == ["fuzz"]
+    assert [path.name for path in (native / "fuzz").iterdir()] == ["Cargo.toml"]
+
+
 def test_native_kernels_are_no_matter_where_there_are_none(machine):
     assert " kernels" not in machine.install().stdout
 

@@ -22,7 +22,7 @@ SIZE = 0x4000
 
 
 class ReachWorld:
-    """A heap, a module's data and a main thread's stack, all zeros at first."""
+    """A heap, a module's data and a main thread's stack, all zeros at first but for a number on the stack."""
 
     def __init__(self, abi: Abi = X86_64) -> None:
         self.abi = abi
@@ -37,6 +37,7 @@ class ReachWorld:
         self.extra: dict[str, Sequence[tuple[int, int]]] = {}
         self._rows: list[tuple[int, int, State]] = []
         self._bytes = {region.start: bytearray(region.size) for region in self.regions}
+        self.put(STACK + SIZE - 8, 1)  # a stack is never blank
 
     def map(self, region: Region) -> None:
         """Add a mapping; one that is absent has no bytes."""

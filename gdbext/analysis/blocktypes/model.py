@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Sequence
 
 from gdbext.heap.model import U8, U32
+from gdbext.report import Problem
 
 NO_CONFIDENCE, LOW, MEDIUM, HIGH = range(4)
 CONFIDENCE_NAMES = ("", "low", "medium", "high")
@@ -35,11 +36,13 @@ class BlockTypes:
     :param types: 0 is always ``TypeName("unknown", "unknown")``.
     :param code: position in ``types``.
     :param confidence: NO_CONFIDENCE to HIGH.
+    :param problems: what could not be looked at, so that types are missing.
     """
 
     types: Sequence[TypeName]
     code: U32
     confidence: U8
+    problems: Sequence[Problem] = ()
 
     def name(self, row: int) -> str:
         """Return the name of a row's type; "unknown" where it is."""

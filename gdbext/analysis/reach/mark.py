@@ -8,7 +8,7 @@ import numpy as np
 
 from gdbext.analysis.blocks import require_heaps
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.model import LiveBlocks, Marked, Missing, RootHits, RootRange, Roots
+from gdbext.analysis.reach.model import STACK, LiveBlocks, Marked, Missing, RootHits, RootRange, Roots
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
 from gdbext.heap.model import U8, U64, USED_STATES, Heap
@@ -23,6 +23,7 @@ from gdbext.kernels import (
     scan_pointers,
 )
 from gdbext.memory import view
+from gdbext.memory.bulk import for_each_view
 from gdbext.memory.intervals import I64, Coverage, columns, subtract, unite
 from gdbext.progress import Progress
 from gdbext.report import Problem
@@ -142,9 +143,16 @@ def _root_spans(target: Target, ranges: Sequence[RootRange]) -> Tuple[List[Span]
     missing = []
     for one in ranges:
         unread = _add_spans(target, spans, one.start, one.end)
-        if unread:
+        if unread and not (target.live and unread < one.size):  # a process may have a guard in the midst of a mapping
             missing.append(Missing(f"{one.name} (not readable)", unread, one.start))
+        elif one.kind == STACK and not target.live and _is_blank(target, one):  # gdb's gcore of such a mapping
+            missing.append(Missing(f"{one.name} (only zeros in the core)", one.size, one.start))
     return spans, missing
+
+
+def _is_blank(target: Target, one: RootRange) -> bool:
+    parts = for_each_view(target.memory, one.start, one.end, target.abi.page_size)
+    return not any(np.frombuffer(data, np.uint8).any() for _, data in parts)
 
 
 def _block_spans(
@@ -179,17 +187,7 @@ def _add_spans(target: Target, spans: List[Span], start: int, end: int) -> int:
     for region in target.index.within(start, end):
         low, high = max(region.start, start), min(region.end, end)
         for at in range(low, high, _AT_ONCE) if region.readable else ():
-            found += _add_span(target, spans, at, min(at + _AT_ONCE, high))
+            for place, data in for_each_view(target.memory, at, min(at + _AT_ONCE, high), target.abi.page_size):
+                spans.append((place, data))
+                found += len(memoryview(data))
     return end - start - found
-
-
-def _add_span(target: Target, spans: List[Span], start: int, end: int) -> int:
-    """As :func:`_add_spans`, by halves down to a page where not all of it can be read; returns the bytes added."""
-    try:
-        spans.append((start, view(target.memory, start, end - start)))
-        return end - start
-    except FaultError:
-        middle = (start + end) // 2 // target.abi.page_size * target.abi.page_size
-        if not start < middle < end:
-            return 0
-        return _add_span(target, spans, start, middle) + _add_span(target, spans, middle, end)

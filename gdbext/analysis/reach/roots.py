@@ -19,7 +19,7 @@ from gdbext.analysis.reach.model import (
     Roots,
     RootWord,
 )
-from gdbext.analysis.reach.stacks import Stack, find_dead_stacks, find_stacks
+from gdbext.analysis.reach.stacks import Stack, find_dead_stacks, find_descriptors, find_stacks
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
 from gdbext.memory import Region
@@ -45,13 +45,18 @@ def read_roots(target: Target, heaps: Sequence[Heap]) -> Roots:
     there = [region for region in regions if region.readable]
     stacks = find_stacks(target)
     allocators = _allocators(heaps)
-    dead = find_dead_stacks(target, [part for part in _without(there, allocators) if part.anonymous and part.writable])
+    own = [part for part in _without(there, allocators) if part.anonymous and part.writable]
+    descriptors = find_descriptors(target, own)
+    dead = find_dead_stacks(target, descriptors)
     unused = [(stack.low, stack.live) for stack in (*stacks, *dead) if stack.low is not None]
     pieces = _without(there, [*allocators, *unused])
     ranges = [one for piece in pieces for one in _named(target, piece, stacks)]
     inside = list(_stacks_in_blocks(heaps, stacks))
     ranges = sorted([*ranges, *(one for one, _ in inside)], key=lambda one: one.start)
     words = [word for thread in target.threads for word in _words(target, thread)]
+    words += [RootWord(TLS, "thread cache", start) for start in _own_blocks(heaps)]
+    known = {thread.tls for thread in target.threads}
+    words += [word for one in descriptors if one not in known for word in _dtv_words(target, one, None)]
     words += [RootWord(STACK, "stack in a block", block, one.thread) for one, block in inside]
     return Roots(ranges, words, list(_missing(target, regions)))
 
@@ -62,6 +67,14 @@ def _allocators(heaps: Sequence[Heap]) -> List[Piece]:
     foreign = unite([columns([piece for heap in heaps for piece in heap.foreign])]).covered
     starts, ends, _ = subtract(spans, foreign)
     return [*zip(starts.tolist(), ends.tolist()), *(piece for heap in heaps for piece in heap.metadata)]
+
+
+def _own_blocks(heaps: Sequence[Heap]) -> Iterator[int]:
+    """Iterate over the blocks that allocators have for themselves: what points at them lies in no root."""
+    for heap in heaps:
+        for start, _ in heap.metadata:
+            if heap.blocks.find(start) is not None:
+                yield start
 
 
 def _without(regions: Sequence[Region], left_out: Sequence[Piece]) -> List[Region]:
@@ -122,9 +135,14 @@ def _stacks_in_blocks(heaps: Sequence[Heap], stacks: Sequence[Stack]) -> Iterato
 def _words(target: Target, thread: Thread) -> Iterator[RootWord]:
     for name, value in thread.registers.items():
         yield RootWord(REGISTER, name, value, thread.number)
-    dtv = _find_dtv(target, thread.tls)
+    yield from _dtv_words(target, thread.tls, thread.number)
+
+
+def _dtv_words(target: Target, tls: Optional[int], thread: Optional[int]) -> Iterator[RootWord]:
+    """Iterate over the word of a thread's table, if it has one; libc keeps those of threads that have ended."""
+    dtv = _find_dtv(target, tls)
     if dtv is not None:
-        yield RootWord(TLS, "dtv", dtv, thread.number)
+        yield RootWord(TLS, "dtv", dtv, thread)
 
 
 def _find_dtv(target: Target, tls: Optional[int]) -> Optional[int]:
@@ -133,9 +151,19 @@ def _find_dtv(target: Target, tls: Optional[int]) -> Optional[int]:
     if tls is None or at is None:
         return None
     try:
-        return target.reader.uint(tls + at * word, word, "dtv") - 2 * word
+        return (target.reader.uint(tls + at * word, word, "dtv") - 2 * word) & target.abi.word_mask
     except FaultError:
         return None
+
+
+def _is_shared(region: Region) -> bool:
+    """Whether a region is memory that processes share, which the core lacks and ``coredump_filter`` did not ask for.
+
+    Other files that are mapped shared, /dev/shm too, are in no usual core; nor do pointers of one process belong there.
+    """
+    if region.source != "absent":
+        return False
+    return region.name.endswith(" (deleted)") or region.name.startswith(("/SYSV", "/memfd:", "/dev/zero"))
 
 
 def _missing(target: Target, regions: Sequence[Region]) -> Iterator[Missing]:
@@ -146,9 +174,10 @@ def _missing(target: Target, regions: Sequence[Region]) -> Iterator[Missing]:
         yield Missing("registers and stacks of all threads", None)
     if not target.memory.regions():
         yield Missing("all memory: the mappings are not known", None)
-    if is_whole(target.problems):
-        return  # what is absent then was never written
-    absent = [region for region in regions if region.source != "memory" and region.writable]
+    if is_whole(target.problems):  # what is absent then was never written, or is shared
+        absent = [region for region in target.memory.regions() if _is_shared(region)]
+    else:
+        absent = [region for region in regions if region.source != "memory" and region.writable]
     sums: Dict[str, List[Region]] = {}
     for owner, region in zip(region_owners(target, absent), absent):
         sums.setdefault(owner, []).append(region)

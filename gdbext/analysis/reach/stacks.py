@@ -9,13 +9,12 @@ follow each other; no other pair in it encloses the structure itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import FrozenSet, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from gdbext.errors import FaultError
-from gdbext.memory import Region, view
-from gdbext.memory.bulk import words_at
+from gdbext.memory import Buffer, Region
+from gdbext.memory.bulk import U64, for_each_view
 from gdbext.target import Target, Thread
 
 RED_ZONE = {"x86-64": 128}  # bytes below the stack pointer that a leaf function may use (System V ABI)
@@ -73,37 +72,60 @@ def find_stack_bounds(target: Target, descriptor: int) -> Optional[Tuple[int, in
     :param descriptor: address of ``struct pthread``.
     """
     region = target.index.find(descriptor)
-    if region is None or not region.readable or descriptor % target.abi.pointer_size:
-        return None
     word = target.abi.pointer_size
-    count = min(_DESCRIPTOR, region.end - descriptor) // word
-    try:
-        words = words_at(target.memory, target.abi, descriptor, count).tolist()
-    except FaultError:
+    if region is None or not region.readable or descriptor % word:
         return None
+    words = _words_of(target, descriptor, region).tolist()
     page = target.abi.page_size
     for start, size in zip(words, words[1:]):
         sound = not start % page and not size % word and _LEAST <= size < _MOST
-        if sound and start < descriptor < start + size and start + size <= region.end:
+        sound = sound and start < descriptor < start + size <= region.end
+        if sound and _is_alone(target, start, region):
             return start, start + size
     return None
 
 
-def find_dead_stacks(target: Target, regions: Sequence[Region]) -> Sequence[Stack]:
+def _is_alone(target: Target, start: int, region: Region) -> bool:
+    """Whether nothing but a guard lies below the rest of a stack; in gdb's cores it is readable."""
+    return not any(below.writable for below in target.index.within(start, region.start))
+
+
+def _words_of(target: Target, descriptor: int, region: Region) -> U64:
+    """Return what can be read of ``struct pthread`` in one piece: behind it, the guard of the next stack may begin."""
+    end = min(descriptor + _DESCRIPTOR, region.end)
+    for start, data in for_each_view(target.memory, descriptor, end, target.abi.page_size):
+        if start == descriptor:
+            count = len(memoryview(data)) // target.abi.pointer_size
+            return np.frombuffer(data, target.abi.word_dtype, count).astype(np.uint64)
+    return np.empty(0, np.uint64)
+
+
+def find_dead_stacks(target: Target, descriptors: Sequence[int]) -> Sequence[Stack]:
     """Return the stacks of threads that have ended, as far as memory still shows them.
 
-    :param regions: where to look: anonymous, readable, writable.
+    None while it is not known of a living thread which descriptor is its own.
+
+    :param descriptors: what :func:`find_descriptors` found.
     """
+    numbers = {thread.lwp for thread in target.threads if thread.tls is None}
+    holders = [_held_numbers(target, one, numbers) if numbers else frozenset() for one in descriptors]
+    if numbers != frozenset().union(*holders):
+        return []
     living = {thread.tls for thread in target.threads}
     found: List[Stack] = []
-    if target.abi.machine not in _SELF or None in living:
-        return found
-    for region in regions:
-        for descriptor in _descriptors(target, region):
-            bounds = find_stack_bounds(target, descriptor) if descriptor not in living else None
-            if bounds is not None and not _holds_stack_pointer(target, bounds):
-                found.append(Stack(None, bounds[0], descriptor, bounds[1]))
+    for descriptor, held in zip(descriptors, holders):
+        bounds = find_stack_bounds(target, descriptor) if descriptor not in living and not held else None
+        if bounds is not None and not _holds_stack_pointer(target, bounds):
+            found.append(Stack(None, bounds[0], descriptor, bounds[1]))
     return found
+
+
+def _held_numbers(target: Target, descriptor: int, numbers: Set[Optional[int]]) -> FrozenSet[int]:
+    """Return those of the kernel's ids of threads that a descriptor holds: one is its ``tid``."""
+    region = target.index.find(descriptor)
+    words = _words_of(target, descriptor, region) if region is not None else np.empty(0, np.uint64)
+    halves = {*(words & np.uint64(0xFFFFFFFF)).tolist(), *(words >> np.uint64(32)).tolist()}
+    return frozenset(number for number in numbers if number is not None and number in halves)
 
 
 def _holds_stack_pointer(target: Target, bounds: Tuple[int, int]) -> bool:
@@ -111,17 +133,31 @@ def _holds_stack_pointer(target: Target, bounds: Tuple[int, int]) -> bool:
     return any(pointer is not None and bounds[0] <= pointer < bounds[1] for pointer in pointers)
 
 
-def _descriptors(target: Target, region: Region) -> Iterator[int]:
-    """Iterate over the addresses in a region that hold what a thread control block holds of itself."""
+def find_descriptors(target: Target, regions: Sequence[Region]) -> Sequence[int]:
+    """Return the addresses of what looks like ``struct pthread``, of living threads and of those that have ended.
+
+    :param regions: where to look: anonymous, readable, writable.
+    """
+    if target.abi.machine not in _SELF:
+        return []
+    return [
+        found
+        for region in regions
+        for start in range(region.start, region.end, _AT_ONCE)
+        for at, data in for_each_view(
+            target.memory, start, min(start + _AT_ONCE, region.end), target.abi.page_size
+        )
+        for found in _selves(target, at, data)
+    ]
+
+
+def _selves(target: Target, start: int, data: Buffer) -> Sequence[int]:
+    """Return the addresses in a stretch that hold what a thread control block holds of itself."""
     first, second = _SELF[target.abi.machine]
-    for start in range(region.start, region.end, _AT_ONCE):
-        size = min(_AT_ONCE, region.end - start)
-        try:
-            buffer = view(target.memory, start, size - size % target.abi.pointer_size)
-        except FaultError:
-            continue
-        words = np.frombuffer(buffer, target.abi.word_dtype)
-        own = np.arange(len(words), dtype=np.uint64) * np.uint64(target.abi.pointer_size) + np.uint64(start)
-        selves = np.flatnonzero(words == own)
-        both = selves[np.isin(selves + (second - first), np.flatnonzero(words[second:] == own[:-second]) + second)]
-        yield from own[both].tolist()
+    word = target.abi.pointer_size
+    words = np.frombuffer(data, target.abi.word_dtype, len(memoryview(data)) // word)
+    own = np.arange(len(words), dtype=np.uint64) * np.uint64(word) + np.uint64(start)
+    selves = np.flatnonzero(words == own)
+    both = selves[np.isin(selves + (second - first), np.flatnonzero(words[second:] == own[:-second]) + second)]
+    found: List[int] = own[both].tolist()
+    return found

@@ -13,7 +13,9 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
+from gdbext.heap.glibc.walk import readable_spans
 from gdbext.heap.model import U64, Blocks, State
+from gdbext.kernels import page_census
 from gdbext.report import Kind, Rows, column, line, table
 
 FREE = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
@@ -42,16 +44,24 @@ class Trimmable:
 
 def trimmable(heap: GlibcHeap) -> List[Trimmable]:
     """Return what would be trimmed of each arena, in the order of ``heap.arenas``."""
+    return [_trimmable(heap, view, free) for view, free in zip(heap.arenas, _free(heap))]
+
+
+def _free(heap: GlibcHeap) -> List[Blocks]:
+    """Return the free blocks of each arena, top not among them."""
     free = heap.blocks.select(heap.blocks.having(FREE))
     order = np.argsort(free.owner, kind="stable")  # within an arena they stay in address order
     bounds = np.searchsorted(free.owner[order], np.arange(len(heap.arenas) + 1))
-    return [
-        _trimmable(heap, view, free.select(order[bounds[at] : bounds[at + 1]]))
-        for at, view in enumerate(heap.arenas)
-    ]
+    return [free.select(order[bounds[at] : bounds[at + 1]]) for at in range(len(heap.arenas))]
 
 
 def _trimmable(heap: GlibcHeap, view: ArenaView, free: Blocks) -> Trimmable:
+    low, high, into_top = _page_runs(heap, view, free)
+    return Trimmable(int((high - low).sum()), _of_top(heap, view, into_top), int(free.size.sum()))
+
+
+def _page_runs(heap: GlibcHeap, view: ArenaView, free: Blocks) -> Tuple[U64, U64, int]:
+    """Return the beginnings and ends of runs of whole free pages, and how many free bytes merge into top."""
     page, top, into_top = heap.target.abi.page_size, view.top, 0
     starts, sizes = _merged(heap, free)
     if top is not None and len(starts) and int(starts[-1] + sizes[-1]) == top[0]:
@@ -59,8 +69,21 @@ def _trimmable(heap: GlibcHeap, view: ArenaView, free: Blocks) -> Trimmable:
     mask = ~np.uint64(page - 1)
     low = (starts + np.uint64(CHUNK_WORDS * heap.sizes.word + page - 1)) & mask
     high = (starts + sizes) & mask
-    pages = int((high - low)[high > low].sum())
-    return Trimmable(pages, _of_top(heap, view, into_top), int(free.size.sum()))
+    kept = high > low
+    return low[kept], high[kept], into_top
+
+
+def _zero_bytes(heap: GlibcHeap, view: ArenaView, free: Blocks) -> int:
+    """Return the bytes of whole free pages that hold nothing: the system has them back, or never gave them.
+
+    malloc does not clear what is freed, ``MADV_DONTNEED`` does. Pages that cannot be read are not counted.
+    """
+    page = heap.target.abi.page_size
+    low, high, _ = _page_runs(heap, view, free)
+    if not len(low):
+        return 0
+    _, zero = page_census(readable_spans(heap.target, heap.sizes, view.walked), low, high, page)
+    return int(zero.sum()) * page
 
 
 def _merged(heap: GlibcHeap, free: Blocks) -> Tuple[U64, U64]:
@@ -121,6 +144,7 @@ class TrimRow:
     address: int = column("arena", Kind.ADDRESS)
     trimmable_bytes: int = column("trimmable", Kind.BYTES)
     in_bins: int = column("in free chunks", Kind.BYTES)
+    zero_bytes: int = column("of it zeros", Kind.BYTES)
     of_top: int = column("of top", Kind.BYTES)
     top_bytes: int = column("top", Kind.BYTES)
     free_bytes: int = column("free below top", Kind.BYTES)
@@ -147,9 +171,10 @@ def usable_top(heap: GlibcHeap, size: int) -> int:
 def trim_rows(heap: GlibcHeap) -> List[TrimRow]:
     """Return one row an arena."""
     rows = []
-    for view, part in zip(heap.arenas, trimmable(heap)):
+    for view, free in zip(heap.arenas, _free(heap)):
+        part, zero = _trimmable(heap, view, free), _zero_bytes(heap, view, free)
         top = usable_top(heap, view.top[1]) if view.top else 0
-        rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, part.of_top, top, part.free_bytes))
+        rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, zero, part.of_top, top, part.free_bytes))
     return rows
 
 

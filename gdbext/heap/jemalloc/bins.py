@@ -11,6 +11,7 @@ from typing import Iterator, Optional, Sequence
 import numpy as np
 
 from gdbext.errors import FaultError
+from gdbext.heap.jemalloc.layouts import BIN_COUNTERS
 from gdbext.heap.jemalloc.model import (
     I64,
     BinInfo,
@@ -25,18 +26,6 @@ from gdbext.heap.jemalloc.model import (
 from gdbext.heap.jemalloc.records import Record, read_record
 from gdbext.report import Problem
 from gdbext.target import Target
-
-_COUNTERS = (
-    "nmalloc",
-    "ndalloc",
-    "nrequests",
-    "curregs",
-    "nfills",
-    "nflushes",
-    "nslabs",
-    "reslabs",
-    "curslabs",
-)
 
 
 def trailing_bytes(location: Location) -> int:
@@ -155,7 +144,7 @@ def _for_each_bin(
 
 
 def _shard(address: int, shard: int, record: Record) -> BinShard:
-    counters = {name: record.uint(name) for name in _COUNTERS}
+    counters = {name: record.uint(name) for name in BIN_COUNTERS}
     stats = BinStats(**counters, nonfull_slabs=record.find("nonfull_slabs"))
     return BinShard(
         address, shard, record.uint("slabcur"), record.uint("nonfull"), record.uint("full"), stats
@@ -163,7 +152,7 @@ def _shard(address: int, shard: int, record: Record) -> BinShard:
 
 
 def _total(shards: Sequence[BinShard]) -> BinStats:
-    sums = {name: sum(getattr(one.stats, name) for one in shards) for name in _COUNTERS}
+    sums = {name: sum(getattr(one.stats, name) for one in shards) for name in BIN_COUNTERS}
     nonfull = [one.stats.nonfull_slabs for one in shards]
     known = [count for count in nonfull if count is not None]
     return BinStats(**sums, nonfull_slabs=sum(known) if len(known) == len(nonfull) else None)

@@ -7,7 +7,7 @@ extents are cut from (5.3, ``hpa``). Extents that overlap the next one are damag
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Any, Callable, Sequence, overload
+from typing import Any, Callable, Sequence, Tuple, overload
 
 import numpy as np
 
@@ -29,6 +29,31 @@ from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged
 def blocks_of(heap: Jemalloc) -> Blocks:
     """Return the blocks of a heap, which are made when they are first looked at."""
     return LazyBlocks(partial(make_blocks, heap))
+
+
+class CacheStacks(Sequence[Tuple[int, int]]):
+    """The blocks that jemalloc itself allocated for the stacks of thread caches, as start and end.
+
+    What was taken from a stack still stands there: it is no pointer of the program's. Known when first asked for: to
+    find the blocks all of them are made.
+    """
+
+    def __init__(self, heap: Jemalloc, blocks: Blocks) -> None:
+        self._heap, self._blocks = heap, blocks
+
+    @cached_property
+    def _found(self) -> Sequence[Tuple[int, int]]:
+        tops = {cache.stack for cache in self._heap.tcaches or () if cache.stack is not None}
+        places = {self._blocks.find(top) for top in tops} - {None}
+        used = [at for at in places if at is not None and self._blocks.state[at] == int(State.IN_USE)]
+        rows = ((int(self._blocks.address[at]), int(self._blocks.size[at])) for at in sorted(used))
+        return [(start, start + size) for start, size in rows]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._found[at]
 
 
 class Territory:

@@ -6,7 +6,7 @@ from functools import partial
 
 from gdbext.heap.jemalloc.build import read_jemalloc
 from gdbext.heap.jemalloc.check import check_heap
-from gdbext.heap.jemalloc.convert import Charges, Territory, blocks_of, spans_of
+from gdbext.heap.jemalloc.convert import CacheStacks, Charges, Territory, blocks_of, spans_of
 from gdbext.heap.jemalloc.explain import explain
 from gdbext.heap.jemalloc.find import find_jemallocs, heap_names
 from gdbext.heap.jemalloc.findings import find_findings
@@ -80,6 +80,7 @@ def neutral(heap: Jemalloc) -> Heap:
         shrinks_from_top=False,
         explain=partial(explain, heap),
         brief=in_brief(problems),
+        metadata=CacheStacks(heap, blocks),
     )
 
 

@@ -21,6 +21,19 @@ _TABLES = os.path.join(os.path.dirname(__file__), "data", "layouts")
 
 Paths = tuple[str, ...]
 
+# What a bin counts in every version (``bin_stats.h``, ``struct bin_stats_s``).
+BIN_COUNTERS = (
+    "nmalloc",
+    "ndalloc",
+    "nrequests",
+    "curregs",
+    "nfills",
+    "nflushes",
+    "nslabs",
+    "reslabs",
+    "curslabs",
+)
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -142,21 +155,7 @@ WANTED: Mapping[str, Wanted] = {
             "slabcur": ("slabcur",),
             "nonfull": ("slabs_nonfull.ph.root", "slabs_nonfull.ph_root"),
             "full": ("slabs_full.head.qlh_first", "slabs_full.qlh_first"),
-            **{
-                name: (f"stats.{name}",)
-                for name in [
-                    "nmalloc",
-                    "ndalloc",
-                    "nrequests",
-                    "curregs",
-                    "nfills",
-                    "nflushes",
-                    "nslabs",
-                    "reslabs",
-                    "curslabs",
-                    "nonfull_slabs",
-                ]
-            },
+            **{name: (f"stats.{name}",) for name in (*BIN_COUNTERS, "nonfull_slabs")},
         },
         ("slabcur", "nonfull", "curregs", "curslabs"),
     ),

@@ -563,12 +563,14 @@ class ThreadCache:
     :param address: of the ``tcache_t``.
     :param arena: address of the arena that it is filled from; 0 for none.
     :param bins: the classes that hold objects, by size.
+    :param stack: an address in the block with all its stacks; None where not known.
     """
 
     tsd: Optional[TsdState]
     address: int
     arena: int
     bins: tuple[CacheBin, ...]
+    stack: Optional[int] = None
 
     @property
     def thread(self) -> Optional[ThreadRef]:

@@ -25,6 +25,7 @@ from gdbext.heap.jemalloc.model import (
 )
 from gdbext.heap.jemalloc.records import gather
 from gdbext.heap.model import NO_ARENA, Blocks, State
+from gdbext.kernels import slab_regions
 from gdbext.memory.intervals import Coverage, columns, joined
 from gdbext.report import Problem
 from gdbext.wording import count_text
@@ -161,15 +162,14 @@ def _empty(count: int) -> Blocks:
 
 def _lay_slabs(heap: Jemalloc, info: BinInfo, slabs: I64, counts: I64, first: I64, blocks: Blocks) -> None:
     """Fill in the regions of the slabs of one size class."""
-    numbers = np.arange(info.nregs)
     for part in _parts(slabs[np.argsort(heap.extents.edata[slabs])], max(1, _AT_A_TIME // info.nregs)):
-        inside = numbers < counts[part][:, None]
-        place = (first[part][:, None] + numbers)[inside]
-        starts = heap.extents.address[part][:, None] + (numbers * info.reg_size).astype(np.uint64)
-        blocks.address[place] = starts[inside]
+        number, region = counts[part], np.full(len(part), info.reg_size, np.uint64)
+        bitmaps = _bitmaps(heap, info, part)
+        address, free = slab_regions(heap.extents.address[part], region, number.astype(np.uint32), bitmaps)
+        place = np.repeat(first[part] - (np.cumsum(number) - number), number) + np.arange(len(address))
+        blocks.address[place] = address
         blocks.size[place] = info.reg_size
-        free = free_regions(heap, info, part)
-        blocks.state[place] = np.where(free, np.uint8(State.FREE), np.uint8(State.IN_USE))[inside]
+        blocks.state[place] = np.where(free, np.uint8(State.FREE), np.uint8(State.IN_USE))
 
 
 def _parts(whole: I64, step: int) -> Iterator[I64]:
@@ -177,20 +177,20 @@ def _parts(whole: I64, step: int) -> Iterator[I64]:
         yield whole[low : low + step]
 
 
-def free_regions(heap: Jemalloc, info: BinInfo, slabs: I64) -> Mask:
-    """Return for each slab which of its regions are free; those beyond a bitmap as the layout has it count as used.
+def _bitmaps(heap: Jemalloc, info: BinInfo, slabs: I64) -> U64:
+    """Return the words of each slab's bitmap, a row each, as many as its regions need.
+
+    Where the layout has fewer, the others are zeros: these regions count as used.
 
     :param slabs: indices of extents, sorted by the addresses of their ``extent_t``.
     """
     member = heap.location.layout["extent"].member("bitmap")
-    groups = min(-(-info.nregs // 64), member.count or 8)
+    needed = -(-info.nregs // 64)
+    groups = min(needed, member.count or 8)
     rows, _ = gather(
         heap.target, heap.extents.edata[slabs], [member.offset + 8 * at for at in range(groups)]
     )
-    bits = np.unpackbits(rows.astype("<u8").view(np.uint8), axis=1, bitorder="little")
-    free = np.zeros((len(slabs), info.nregs), np.bool_)
-    free[:, : bits.shape[1]] = bits[:, : info.nregs]
-    return free
+    return rows if groups == needed else np.pad(rows, ((0, 0), (0, needed - groups)))
 
 
 def _lay_large(extents: Extents, large: I64, places: I64, blocks: Blocks) -> None:

@@ -197,7 +197,10 @@ def _read_cache(target: Target, location: Location, place: _Place, problems: lis
     nbins = other.find("tcache_nbins")
     stacks = _stacks(location, record, location.layout.nsizes if nbins is None else nbins)
     bins = tuple(_read_bins(target, location, stacks, what, problems))
-    return ThreadCache(place.tsd, place.tcache, other.uint("arena"), bins)
+    known = len(stacks.head) and not _wrong(stacks)[0]
+    return ThreadCache(
+        place.tsd, place.tcache, other.uint("arena"), bins, int(stacks.head[0]) or None if known else None
+    )
 
 
 def _stacks(location: Location, record: Record, nbins: int) -> _Stacks:

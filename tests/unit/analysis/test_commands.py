@@ -14,6 +14,7 @@ from gdbext.progress import SILENT
 from gdbext.report import Problem
 from gdbext.structures.locks.model import NO_STACKS
 from tests.support.jeworld import laid
+from tests.unit.analysis.heaps import reaching
 
 mount(os.path.dirname(gdbext.__file__))
 
@@ -28,6 +29,9 @@ class Arguments:
     def value(self, name):
         return self._values.get(name)
 
+    def flag(self, name):
+        return name in self._values
+
 
 @pytest.fixture
 def context(maker):
@@ -40,6 +44,7 @@ def context(maker):
         progress=SILENT,
         evaluate=lambda text: int(text, 0),
         stacks=NO_STACKS,
+        **reaching([heap], target),
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.errors import FaultError
-from gdbext.memory import cached
+from gdbext.memory import Region, cached
 from gdbext.memory.cached import BLOCK, CachedMemory
 from gdbext.memory.fake import FakeMemory
 
@@ -67,3 +67,15 @@ def test_beyond_the_limit_nothing_is_kept(monkeypatch):
         kept.read(START, 8)
         kept.read(START + 2 * BLOCK, 8)
     assert memory.reads == 1 + 3
+
+
+def test_a_page_that_cannot_be_read_spoils_no_others():
+    """A guard in the midst of a mapping, as glibc makes them since 2.42."""
+    data = bytes(range(256)) * (BLOCK // 256)
+    holed = FakeMemory([(START, data[:0x1000]), (START + 0x2000, data[0x2000:])], [Region(START, START + BLOCK)])
+    kept = CachedMemory(holed)
+    assert bytes(kept.read(START + 8, 0xFF8)) == data[8:0x1000]
+    assert bytes(kept.read(START + 0x2000, BLOCK - 0x2000)) == data[0x2000:]
+    for address, size in ((START + 0x1000, 8), (START + 0xFFC, 8), (START, BLOCK)):
+        with pytest.raises(FaultError):
+            kept.read(address, size)

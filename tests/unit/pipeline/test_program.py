@@ -265,6 +265,21 @@ def test_gdb_without_an_answer(program, told, kind, message):
     assert error["message"] == message.format(pid=os.getpid(), gdb=program.gdb)
 
 
+@pytest.mark.parametrize(
+    "told, hint",
+    [
+        ("gdbext: gx glibc: no command 'foo'; help gx glibc lists them\n", "gdbext commands lists them"),
+        ('Undefined gx command: "glibc foo".  Try "help gx".\n', "gdbext commands lists them"),
+        ("gdbext: gx glibc: no command 'foo'; did you mean gx glibc for?\n", "did you mean gdbext glibc for?"),
+    ],
+)
+def test_an_unknown_second_word_is_told_in_one_line(program, told, hint):
+    status, _, err = program.run("glibc", "foo", "--core", program.core, document=None, stderr=told)
+    assert status == 2
+    told = [line for line in err.splitlines() if "executable" not in line]
+    assert told == [f"gdbext: glibc foo: there is no command glibc foo; {hint}"]
+
+
 def test_a_process_that_gdb_may_not_attach_to(program):
     """The command itself only sees that there is no process."""
     document = envelope(error={"kind": "no-target", "message": "no process", "hint": None})

@@ -19,18 +19,23 @@ import gdbext
 from gdbext import render
 from gdbext._mount import mount
 from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.analysis.blocktypes.clues import NoClues
+from gdbext.analysis.blocktypes.find import find_types
 from gdbext.analysis.missing import with_target
+from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.naming import NoNames
 from gdbext.errors import FaultError, GdbextError
 from gdbext.heap.detect import find_heaps
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.report import Problem
 from gdbext.structures.locks.model import NO_STACKS
+from gdbext.structures.types import NoTypes
 from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
 
-from gdbext.commands import blocks, glibc, rss, triage  # noqa: E402
+from gdbext.commands import blocks, glibc, leaks, refs, retained, rss, triage, types  # noqa: E402
 
 BIG_ENDIAN = Abi(8, "big", "s390x")
 MATRIX = [
@@ -67,7 +72,27 @@ class Context:
 
     def __init__(self, target):
         self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_STACKS
+        self.types, self.root_names = NoTypes(), NoNames()
         self._heaps = find_heaps(target, SILENT)
+
+    @property
+    def session(self):
+        return self
+
+    def reach(self, clear=0, progress=SILENT, most_copied=0):
+        return read_reach(self.target, self._heaps, clear, progress)
+
+    def known_reach(self, clear):
+        return None
+
+    def known_block_types(self, reach):
+        return None
+
+    def block_types(self, reach, progress=SILENT):
+        return find_types(reach, NoClues(), progress)
+
+    def leaked_types(self, reach, progress=SILENT):
+        return find_types(reach, NoClues(), progress, leaked=True)
 
     def heaps(self):
         return self._heaps
@@ -96,10 +121,14 @@ def commands_of(builder):
         glibc.trim,
         blocks.summarise,
         blocks.list_blocks,
+        leaks.find,
+        types.examine,
+        retained.find,
     )
     places = (builder.main.segments[0].first + 0x48, builder.main.address, builder.mp, 0x10)
-    at = [(blocks.describe, Arguments(hex(place))) for place in places]
-    return [(command, Arguments()) for command in plain] + at
+    those = (blocks.describe, refs.find_pointers, refs.find_path)
+    at = [(command, Arguments(hex(place), depth=2)) for place in places for command in those]
+    return [(command, Arguments(top=5)) for command in plain] + at
 
 
 def answer_all(image, target=None):

@@ -162,6 +162,19 @@ def test_trim_counts_whole_pages_of_merged_runs():
     assert row.in_bins == ((free + 0x5000) & -4096) - low
 
 
+@pytest.mark.parametrize("written", [(), (0,), (4095,), (0, 4096)])
+def test_trim_tells_which_pages_hold_nothing(written):
+    builder = HeapBuilder()
+    free = builder.main.chunk(0x5000, "unsorted")
+    builder.main.chunk(0x40)
+    low = (free + 48 + 4095) & -4096
+    image = builder.build()
+    for at in range(0x4000):
+        image.poke(low + at, int(at in written), 1)
+    (row,) = trim.trim_rows(read_heap(image.target(), SILENT))
+    assert row.zero_bytes == row.in_bins - 4096 * len({at // 4096 for at in written})
+
+
 def test_the_pin_of_a_heap_is_its_highest_live_chunk():
     builder = HeapBuilder()
     builder.main.chunk(0x100)

@@ -1,0 +1,19 @@
+"""``blocks types``: what each block in use is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdbext.analysis.blocktypes import report
+from gdbext.report import Report
+
+
+def examine(context: Any, arguments: Any) -> Report:
+    """Return the blocks by type, or those of one type."""
+    clear = arguments.value("clear")
+    reach = context.reach(int(context.evaluate(clear)) if clear else 0)
+    found = context.block_types(reach)
+    name = arguments.value("list")
+    if name is not None:
+        return report.list_type(reach, found, name)
+    return report.summarise(reach, found, arguments.flag("by-size"))

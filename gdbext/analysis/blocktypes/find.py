@@ -1,0 +1,110 @@
+"""Finds what every live block is: what is surest first, what is left by its contents."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.analysis.blocktypes.classes import arrays_of, put_classes, type_classes
+from gdbext.analysis.blocktypes.clues import Clues, TypedPlace
+from gdbext.analysis.blocktypes.contents import put_contents
+from gdbext.analysis.blocktypes.fits import Fits
+from gdbext.analysis.blocktypes.layouts import Layout, Layouts
+from gdbext.analysis.blocktypes.model import HIGH, MEDIUM, VTABLE, BlockTypes
+from gdbext.analysis.blocktypes.propagate import Propagation
+from gdbext.analysis.blocktypes.python import put_python
+from gdbext.analysis.blocktypes.sheet import Sheet
+from gdbext.analysis.blocktypes.vtables import Table, TableReader, first_words
+from gdbext.analysis.blocktypes.words import Words
+from gdbext.analysis.reach.graph import Reach
+from gdbext.kernels import NOT_REACHED
+from gdbext.progress import Progress
+from gdbext.report import Problem
+from gdbext.structures.types import Code, Type
+from gdbext.target import Target
+
+_SECONDS = 30  # for following pointers
+
+
+
+
+def find_types(reach: Reach, clues: Clues, progress: Progress, leaked: bool = False) -> BlockTypes:
+    """Return what each live block is, as far as it can be known.
+
+    :param leaked: whether only leaked blocks matter, which takes far less time: pointers of variables lead to none.
+
+    In order of trust: a class by its virtual table, CPython's objects, types of pointers from typed places on with
+    containers among them, contents. What was stopped on the way is kept, and a problem says so.
+    """
+    sheet = Sheet(len(reach), reach.states == NOT_REACHED if leaked else None)
+    problems: List[Problem] = []
+    try:
+        problems += _find(reach, clues, sheet, progress, () if leaked else clues.places())
+    except KeyboardInterrupt:
+        problems.append(Problem("interrupted", None, "types of blocks: stopped, so the rest is unknown"))
+    return sheet.result([*clues.problems, *problems])
+
+
+def _find(
+    reach: Reach, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace]
+) -> Sequence[Problem]:
+    words, fits = Words(reach), Fits(reach)
+    reader = TableReader(reach.target, words, clues.demangle)
+    classes = put_classes(reach.target, words, sheet, reader, progress)
+    tagged = not (classes[2] or _has_cplusplus(reach.target))
+    layouts = Layouts(clues.find_type, words.size, tagged)
+    work = Propagation(words, sheet, layouts, fits, time.monotonic() + _SECONDS, progress)
+    for one in type_classes(sheet, words, fits, layouts, classes):
+        work.add(one.layout, words.index.address[one.rows], one.count, one.confidence)
+    put_python(words, sheet, progress)
+    _start_at(work, layouts, places)
+    work.run()
+    sheet.settle()
+    _put_arrays(words, sheet, classes[2], progress)
+    put_contents(words, sheet, progress)
+    late = Problem("types-cut-short", None, f"following typed pointers took more than {_SECONDS} seconds and was ended")
+    return [] if work.complete else [late]
+
+
+def _has_cplusplus(target: Target) -> bool:
+    names = (module.path.rsplit("/", 1)[-1] for module in target.modules)
+    return any(name.startswith(("libstdc++", "libc++")) for name in names)
+
+
+def _start_at(work: Propagation, layouts: Layouts, places: Iterable[TypedPlace]) -> None:
+    """Hand the places over, those of one type together."""
+    found: Dict[Tuple[Layout, bool], List[Tuple[int, int]]] = {}
+    for place in places:
+        type, count = _unwrapped(place.type)
+        layout = layouts.of(type)
+        if layout is not None and count:
+            found.setdefault((layout, place.pointed), []).append((place.address, count))
+    for (layout, pointed), objects in found.items():
+        address = np.array([one[0] for one in objects], np.uint64)
+        if pointed:
+            work.add_pointed(layout, address, HIGH)
+        else:
+            work.add(layout, address, np.array([one[1] for one in objects], np.int64), HIGH)
+
+
+def _unwrapped(type: Type) -> Tuple[Type, int]:
+    """Return an array's elements and their number; 1 of what is no array."""
+    count = 1
+    while type.code is Code.ARRAY and type.target is not None:
+        count *= type.length or 0
+        type = type.target
+    return type, count
+
+
+def _put_arrays(words: Words, sheet: Sheet, tables: List[Table], progress: Progress) -> None:
+    """Type what ``new X[n]`` made, of which no pointer's type has told yet."""
+    shown = {table.address: table.shown for table in tables}
+    if not shown:
+        return
+    for rows, values in first_words(words, sheet.unknown(), 0, progress):
+        held, seconds = arrays_of(words, rows, values, tables)
+        for value in np.unique(seconds).tolist():
+            code = sheet.code_of(f"{shown[value]}[]", VTABLE)
+            sheet.claim(held[seconds == np.uint64(value)], code, MEDIUM)

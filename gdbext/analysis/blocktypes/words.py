@@ -1,0 +1,121 @@
+"""Words of a target's memory by the column: in blocks by the kernel, elsewhere in pieces that are kept."""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gdbext.analysis.reach.graph import Reach
+from gdbext.errors import FaultError
+from gdbext.heap.model import U64, Mask
+from gdbext.kernels import BlockIndex, gather_scalars
+from gdbext.memory import view
+from gdbext.memory.intervals import Coverage, columns
+
+_PIECE_BITS = 18
+_PIECES = 1024  # that are kept: 256 MiB
+_LOWEST = 1 << 12  # below it nothing is mapped
+
+
+class Words:
+    """Reads many words at once.
+
+    :param reach: whose blocks' memory is at hand.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self.target = reach.target
+        self.size = reach.rules.word
+        self.index: BlockIndex = reach.marked.blocks.index
+        self._spans = reach.marked.spans
+        self._clear = np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
+        regions = reach.target.memory.regions()
+        self._mapped = Coverage(*columns((region.start, region.end) for region in regions))
+        self._executable = Coverage(
+            *columns((region.start, region.end) for region in regions if "x" in region.permissions)
+        )
+        # A core may not say what is executable.
+        self._says_executable = any("x" in region.permissions for region in regions)
+        self._pieces: Dict[int, Tuple[npt.NDArray[np.uint8], Mask]] = {}
+
+    def in_blocks(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
+        """As :meth:`read`, of memory that blocks lie in."""
+        return gather_scalars(self._spans, addresses, size or self.size, self.target.abi.byteorder)
+
+    def read(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
+        """Return the number at each address, and whether it could be read.
+
+        :param size: bytes of a number; None is a word.
+        """
+        values, known = self.in_blocks(addresses, size)
+        rest = np.flatnonzero(~known)
+        pieces = addresses[rest] >> np.uint64(_PIECE_BITS)
+        for piece in np.unique(pieces).tolist():
+            rows = rest[pieces == np.uint64(piece)]
+            self._read_piece(piece, addresses, rows, size or self.size, values, known)
+        return values, known
+
+    def pointers(self, addresses: U64) -> "tuple[U64, Mask]":
+        """As :meth:`read`, tags cleared."""
+        values, known = self.read(addresses)
+        return values & self._clear, known
+
+    def mapped(self, values: U64) -> Mask:
+        """Return which values are addresses of mapped memory, be its bytes known or not."""
+        likely: Mask = values >= np.uint64(_LOWEST)
+        held = np.zeros(len(values), np.bool_)
+        held[likely] = self._mapped.holds(values[likely])
+        return held
+
+    def executable(self, address: int) -> bool:
+        """Return whether code may be at an address."""
+        found = self._executable if self._says_executable else self._mapped
+        return bool(found.holds(np.array([address & ((1 << 64) - 1)], np.uint64))[0])
+
+    def rows_at(self, values: U64) -> "npt.NDArray[np.int64]":
+        """Return for each value the row of the block that begins there, or -1."""
+        at = np.searchsorted(self.index.address, values)
+        at = np.minimum(at, max(len(self.index) - 1, 0)).astype(np.int64)
+        if not len(self.index):
+            return np.full(len(values), -1, np.int64)
+        return np.where(self.index.address[at] == values, at, -1)
+
+    def _read_piece(
+        self, piece: int, addresses: U64, rows: "npt.NDArray[np.int64]", size: int, values: U64, known: Mask
+    ) -> None:
+        data, there = self._piece(piece)
+        if len(data) < size:
+            return
+        offsets = (addresses[rows] & np.uint64((1 << _PIECE_BITS) - 1)).astype(np.int64)
+        fits = offsets + size <= len(data)
+        rows, offsets = rows[fits], offsets[fits]
+        order = "<" if self.target.abi.byteorder == "little" else ">"
+        items = np.ndarray((len(data) - size + 1,), f"{order}u{size}", buffer=data, strides=(1,))
+        read = there[offsets] & there[offsets + size - 1]
+        values[rows[read]] = items[offsets[read]].astype(np.uint64)
+        known[rows[read]] = True
+
+    def _piece(self, piece: int) -> "tuple[npt.NDArray[np.uint8], Mask]":
+        if piece not in self._pieces:
+            if len(self._pieces) >= _PIECES:
+                self._pieces.clear()
+            self._pieces[piece] = self._load(piece << _PIECE_BITS)
+        return self._pieces[piece]
+
+    def _load(self, start: int) -> "tuple[npt.NDArray[np.uint8], Mask]":
+        """Return the bytes of a piece, up to its last that is mapped, and which of them could be read."""
+        end = start + (1 << _PIECE_BITS)
+        parts = [
+            (max(region.start, start), min(region.end, end)) for region in self.target.index.within(start, end)
+        ]
+        data = np.zeros(max((high - start for _, high in parts), default=0), np.uint8)
+        there = np.zeros(len(data), np.bool_)
+        for low, high in parts:
+            try:
+                data[low - start : high - start] = np.frombuffer(view(self.target.memory, low, high - low), np.uint8)
+            except FaultError:
+                continue
+            there[low - start : high - start] = True
+        return data, there

@@ -1,0 +1,262 @@
+"""What no way from any root leads to: by state, by size, by type, and by what each leak root keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from gdbext.analysis.blocktypes.model import BlockTypes
+from gdbext.analysis.leakdoubts import Doubt, doubts_text, find_doubts
+from gdbext.analysis.leakgroups import LEAK_ROOT, LeakGroups, group_leaks
+from gdbext.analysis.leaktables import Tables
+from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.reach.model import ROOT_KINDS
+from gdbext.heap.model import Mask
+from gdbext.heap.told import evidence_of, problems_of
+from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED
+from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
+from gdbext.wording import count_text, size_text
+
+
+@dataclass(frozen=True)
+class Totals:
+    """All blocks in use; reached, maybe leaked and leaked ones add up to them, leak roots and indirect to leaked.
+
+    :param indirect_blocks: kept by leaked blocks; those in a leak root's cycle too, but for the one that stands for it.
+    :param shared_blocks: of the indirect ones, those that several leak roots lead to.
+    """
+
+    blocks: int = line("blocks in use", Kind.COUNT)
+    bytes: int = line("bytes", Kind.BYTES)
+    reached_blocks: int = line("reached", Kind.COUNT)
+    reached_bytes: int = line("reached bytes", Kind.BYTES)
+    maybe_leaked_blocks: int = line("maybe leaked", Kind.COUNT)
+    maybe_leaked_bytes: int = line("maybe leaked bytes", Kind.BYTES)
+    leaked_blocks: int = line("leaked", Kind.COUNT)
+    leaked_bytes: int = line("leaked bytes", Kind.BYTES)
+    leak_root_blocks: int = line("leak roots", Kind.COUNT)
+    leak_root_bytes: int = line("leak root bytes", Kind.BYTES)
+    indirect_blocks: int = line("indirect", Kind.COUNT)
+    indirect_bytes: int = line("indirect bytes", Kind.BYTES)
+    shared_blocks: int = line("shared", Kind.COUNT)
+    shared_bytes: int = line("shared bytes", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """The blocks of one state."""
+
+    state: str = column("blocks")
+    blocks: int = column("number", Kind.COUNT)
+    bytes: int = column("bytes", Kind.BYTES)
+    share: Optional[float] = column("share", Kind.SHARE)
+
+
+@dataclass(frozen=True)
+class RootRow:
+    """The roots of one kind.
+
+    :param ranges: stretches of memory.
+    :param words: registers, and words that the ABI says to be pointers.
+    :param pointers: of them all, those that point into blocks in use.
+    """
+
+    kind: str = column("roots")
+    ranges: int = column("ranges", Kind.COUNT)
+    bytes: int = column("bytes", Kind.BYTES)
+    words: int = column("words", Kind.COUNT)
+    pointers: int = column("pointers to blocks", Kind.COUNT)
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What ``blocks leaks`` answers; the two lists at its end are shown when they are asked for."""
+
+    verdict: str = line("verdict", json=False)
+    missing: Sequence[Doubt] = table("Missing, so that blocks may look leaked that are not")
+    totals: Totals = line(None, Kind.OBJECT)
+    states: Sequence[StateRow] = table("Blocks in use", json=False)
+    roots: Sequence[RootRow] = table("Roots")
+    by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
+    leak_roots: Rows = table("Leak roots, those that keep most first")
+    by_size: Rows = table("Leaked by size, most bytes first")
+    leaked: Rows = table(None)
+    maybe_leaked: Rows = table(None)
+
+
+@dataclass(frozen=True)
+class ListedLeaks(Leaks):
+    """As :class:`Leaks`, with every leaked block in the text."""
+
+    leaked: Rows = table("Leaked blocks")
+
+
+@dataclass(frozen=True)
+class MaybeLeaks(Leaks):
+    """As :class:`Leaks`, with every maybe leaked block in the text."""
+
+    maybe_leaked: Rows = table("Maybe leaked blocks")
+
+
+@dataclass(frozen=True)
+class FullLeaks(ListedLeaks):
+    """As :class:`Leaks`, with both lists in the text."""
+
+    maybe_leaked: Rows = table("Maybe leaked blocks")
+
+
+_PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
+
+
+def leaks(
+    reach: Reach,
+    types: Optional[BlockTypes],
+    listed: bool = False,
+    maybe: bool = False,
+    problems: Sequence[Problem] = (),
+) -> Report:
+    """Report what leaked.
+
+    :param types: None where they were not looked for, or in vain.
+    :param listed: whether the text has every leaked block.
+    :param maybe: whether the text has every maybe leaked block.
+    :param problems: besides those of the heaps and of the search.
+    """
+    groups = group_leaks(reach)
+    tables = Tables(reach, groups, types)
+    doubts = find_doubts(reach)
+    totals = count_totals(reach, groups)
+    of_types = types.problems if types is not None else ()
+    return Report(
+        _PAGES[listed, maybe](
+            verdict(totals, doubts),
+            doubts,
+            totals,
+            _states(totals),
+            list(_roots(reach)),
+            tables.by_type(),
+            tables.leak_roots(),
+            tables.by_size(),
+            tables.leaked(),
+            tables.maybe_leaked(),
+        ),
+        evidence=[*evidence_of(reach.heaps), *_evidence(reach)],
+        problems=[*problems_of(reach.heaps, brief=True), *reach.marked.problems, *of_types, *problems],
+        complete=_is_whole(reach) and not problems,
+        notes=list(_notes(totals, listed, maybe)),
+    )
+
+
+def _is_whole(reach: Reach) -> bool:
+    """Whether nothing was missing; damage is a doubt and leaves an answer whole, as everywhere."""
+    return reach.marked.complete and reach.marked.roots.complete and all(heap.complete for heap in reach.heaps)
+
+
+# -- figures ---------------------------------------------------------------------------------------------
+
+
+def count_totals(reach: Reach, groups: LeakGroups) -> Totals:
+    """Return how many blocks and bytes are in each state."""
+    role, size = groups.role, reach.size[groups.rows]
+    figures: List[int] = [len(reach), int(reach.size.sum())]
+    for state in (REACHED, MAYBE_REACHED, NOT_REACHED):
+        figures += _sums(reach.states == state, reach)
+    for chosen in (role == LEAK_ROOT, role != LEAK_ROOT, groups.shared):
+        figures += [int(np.count_nonzero(chosen)), int(size[chosen].sum())]
+    return Totals(*figures)
+
+
+def _sums(mask: Mask, reach: Reach) -> Tuple[int, int]:
+    return int(np.count_nonzero(mask)), int(reach.size[mask].sum())
+
+
+def _states(totals: Totals) -> Sequence[StateRow]:
+    rows = (
+        ("reached", totals.reached_blocks, totals.reached_bytes),
+        ("maybe leaked", totals.maybe_leaked_blocks, totals.maybe_leaked_bytes),
+        ("leaked", totals.leaked_blocks, totals.leaked_bytes),
+        ("leaked: leak roots", totals.leak_root_blocks, totals.leak_root_bytes),
+        ("leaked: indirect", totals.indirect_blocks, totals.indirect_bytes),
+    )
+    return [StateRow(*row, row[2] / totals.bytes if totals.bytes else None) for row in rows]
+
+
+def _roots(reach: Reach) -> Iterator[RootRow]:
+    """Iterate over the kinds of roots that the target has."""
+    roots = reach.marked.roots
+    pointers = _pointers_by_kind(reach)
+    for kind in ROOT_KINDS:
+        ranges = [one.size for one in roots.ranges if one.kind == kind]
+        words = sum(word.kind == kind for word in roots.words)
+        if ranges or words:
+            yield RootRow(kind, len(ranges), sum(ranges), words, pointers[kind])
+
+
+def _pointers_by_kind(reach: Reach) -> Dict[str, int]:
+    roots, hits = reach.marked.roots, reach.marked.hits
+    found = dict.fromkeys(ROOT_KINDS, 0)
+    starts = np.array([one.start for one in roots.ranges], np.uint64)
+    places = np.searchsorted(starts, hits.memory.place, side="right") - 1
+    counts = np.bincount(places[places >= 0], minlength=len(roots.ranges))
+    for one, count in zip(roots.ranges, counts.tolist()):
+        found[one.kind] += count
+    for word, _, _ in hits.words:
+        found[roots.words[word].kind] += 1
+    return found
+
+
+# -- words -----------------------------------------------------------------------------------------------
+
+
+def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
+    """Return the answer in a sentence or two."""
+    if not totals.blocks:
+        return "No block is in use."
+    answer = _leaked_text(totals) if totals.leaked_blocks else "Nothing leaked."
+    if doubts and totals.leaked_blocks:
+        answer = f"NOT CERTAIN, since {doubts_text(doubts)} cannot be looked at. {answer}"
+    elif doubts:
+        answer = f"Nothing leaked of what is known; {doubts_text(doubts)} cannot be looked at."
+    if totals.maybe_leaked_blocks:
+        answer += f" {_maybe_text(totals)}"
+    return answer
+
+
+def _leaked_text(totals: Totals) -> str:
+    blocks, size = count_text(totals.leaked_blocks, "block"), size_text(totals.leaked_bytes)
+    return f"Leaked: {blocks}, {size}: {_split_text(totals)}."
+
+
+def _split_text(totals: Totals) -> str:
+    if not totals.indirect_blocks:
+        return f"nothing points at {'it' if totals.leaked_blocks == 1 else 'them'}"
+    roots = count_text(totals.leak_root_blocks, "leak root")
+    return f"{roots}, and {count_text(totals.indirect_blocks, 'block')} that only leaked blocks lead to"
+
+
+def _maybe_text(totals: Totals) -> str:
+    blocks = count_text(totals.maybe_leaked_blocks, "block")
+    size = size_text(totals.maybe_leaked_bytes)
+    be = "is" if totals.maybe_leaked_blocks == 1 else "are"
+    return f"{blocks}, {size}, {be} maybe leaked: only pointers into the middle of a block lead there."
+
+
+def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
+    if totals.shared_blocks:
+        what = f"{count_text(totals.shared_blocks, 'block')}, {size_text(totals.shared_bytes)}"
+        yield f"several leak roots lead to {what}: counted as kept by none of them"
+    if totals.leaked_blocks and not listed:
+        yield "--list shows every leaked block, with its leak root"
+    if totals.maybe_leaked_blocks and not maybe:
+        yield "--maybe shows the maybe leaked ones"
+
+
+def _evidence(reach: Reach) -> Iterator[Evidence]:
+    roots = reach.marked.roots
+    size = sum(one.size for one in roots.ranges)
+    clear = f", bits {reach.rules.clear:#x} cleared" if reach.rules.clear else ""
+    looked = f"every aligned word of {size_text(size)} of root memory and of the blocks reached from it{clear}"
+    words = count_text(len(roots.words), "register or other word", "registers and other words")
+    yield Evidence("roots", f"{looked}, and {words}")

@@ -1,0 +1,157 @@
+"""Leaks for ``triage``: looked for within a bound of time and memory, told where there is no doubt."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Callable, Optional, Sequence, TypeVar
+
+import numpy as np
+
+from gdbext.analysis.blocktypes.model import BlockTypes
+from gdbext.analysis.leakdoubts import doubts_text, find_doubts
+from gdbext.analysis.leakfindings import make_finding
+from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.thresholds import Thresholds, thresholds
+from gdbext.analysis.triage import NOTHING, Beyond
+from gdbext.errors import NoHeapError, TooLargeError
+from gdbext.heap.model import Heap
+from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
+from gdbext.progress import Progress
+from gdbext.report import Evidence, Settings
+from gdbext.target import Target
+from gdbext.wording import count_text, size_text
+
+SECONDS = "leak-search-seconds"
+COPY = "copied-memory"
+
+Result = TypeVar("Result")
+
+_REMOTE = 32  # of a process behind a wire that part may be copied of what may be of one on this machine
+_TAGS = 0xFFFF << 48  # addresses of user space have no bits there
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What does the work.
+
+    :param reach: reads a target's reachability, given how many bytes may be copied (0: any number); it raises as
+        :func:`gdbext.analysis.reach.mark.read_reach`.
+    :param tagged: the same with bits cleared, however much is copied; nobody keeps it.
+    :param types: what the blocks are; None where that cannot be known; raises KeyboardInterrupt.
+    """
+
+    reach: Callable[[Progress, int], Reach]
+    tagged: Callable[[int, Progress], Reach]
+    types: Callable[[Reach, Progress], Optional[BlockTypes]]
+
+
+def search(
+    target: Target,
+    heaps: Sequence[Heap],
+    settings: Settings,
+    ports: Ports,
+    progress: Progress,
+    asked: bool = False,
+) -> Beyond:
+    """Return the finding ``leak``, if there is one, and what was looked at.
+
+    :param asked: whether the user wants it whatever it costs, and where roots are missing, too.
+    """
+    if not heaps or any(heap.interrupted for heap in heaps) or not (asked or settings.get(SECONDS, 0)):
+        return NOTHING
+    limits = thresholds(settings, target)
+    deadline = Deadline(progress, 0 if asked else settings[SECONDS])
+    try:
+        return _judged(ports.reach(deadline, 0 if asked else _bound(target, settings)), ports, limits, deadline, asked)
+    except NoHeapError:
+        return NOTHING
+    except TooLargeError as error:
+        return _told(f"not looked for: {error.message}; triage --leaks does it")
+    except KeyboardInterrupt:
+        if not deadline.over:
+            return Beyond(complete=False)
+        return _told(f"not judged: not done in {deadline.seconds} s; set gx {SECONDS} N gives it more")
+    finally:
+        deadline.lift()
+
+
+def _bound(target: Target, settings: Settings) -> int:
+    """Return how many bytes of a process may be copied; 0 is any number."""
+    most = settings.get(COPY, 0)
+    return max(most // _REMOTE, 1) if most and target.live and target.local_pid is None else most
+
+
+def _told(message: str) -> Beyond:
+    return Beyond(evidence=[Evidence("leaks", message)])
+
+
+def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: "Deadline", asked: bool) -> Beyond:
+    leaked = int(reach.size[reach.states == NOT_REACHED].sum())
+    if not leaked or not limits.reached(leaked):
+        return _told(_looked_text(reach))
+    doubts = find_doubts(reach)
+    if doubts and not asked:
+        what = f"{_looked_text(reach)}; not judged, since {doubts_text(doubts)} cannot be looked at"
+        return _told(f"{what}: triage --leaks judges nevertheless")
+    tagged = _leaked_without_tags(reach, ports, deadline)
+    if tagged is not None and not limits.reached(tagged) and not asked:
+        hidden = f"pointers with tags in their high bits lead to all but {size_text(tagged)} of it"
+        return _told(f"{_looked_text(reach)}; but {hidden}: blocks leaks --clear {_TAGS:#x}")
+    sure = tagged is not None and limits.reached(tagged)
+    types = _in_time(lambda: ports.types(reach, deadline), deadline)
+    return Beyond([make_finding(reach, types, sure)], [Evidence("leaks", _looked_text(reach))])
+
+
+def _looked_text(reach: Reach) -> str:
+    counts = np.bincount(reach.states, minlength=3).tolist()
+    blocks = count_text(len(reach), "block")
+    return f"of {blocks} in use {counts[NOT_REACHED]} leaked, {counts[MAYBE_REACHED]} maybe leaked"
+
+
+def _leaked_without_tags(reach: Reach, ports: Ports, deadline: "Deadline") -> Optional[int]:
+    """Return the bytes that stay leaked when high bits of pointers are cleared; None where there was no time for it."""
+    if reach.rules.word < 8:
+        return int(reach.size[reach.states == NOT_REACHED].sum())
+    other = _in_time(lambda: ports.tagged(_TAGS, deadline), deadline)
+    return None if other is None else int(other.size[other.states == NOT_REACHED].sum())
+
+
+def _in_time(work: Callable[[], Optional[Result]], deadline: "Deadline") -> Optional[Result]:
+    """Return what comes of some work; None where there was no time for it."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        if not deadline.over:
+            raise
+        return None
+
+
+class Deadline:
+    """Progress that stops when the time is up.
+
+    :param seconds: 0 for no limit.
+    """
+
+    def __init__(self, progress: Progress, seconds: float) -> None:
+        self.seconds = seconds
+        self._progress = progress
+        self._until = time.monotonic() + seconds if seconds else None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is up."""
+        return self._until is not None and time.monotonic() >= self._until
+
+    def lift(self) -> None:
+        """Let what has kept this go on without a limit."""
+        self._until = None
+
+    def at(self, doing: str, done: int, total: Optional[int]) -> None:
+        """As the progress that it stands for.
+
+        :raises KeyboardInterrupt: when the time is up.
+        """
+        if self.over:
+            raise KeyboardInterrupt
+        self._progress.at(doing, done, total)

@@ -1,0 +1,223 @@
+"""The finding ``leak`` of ``triage``: when it is told, when it is not, and every word of both."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gdbext.abi import I386, X86_64
+from gdbext.analysis import leaksearch
+from gdbext.analysis.blocktypes.model import HIGH, BlockTypes, TypeName
+from gdbext.analysis.leaksearch import Deadline, Ports, search
+from gdbext.analysis.reach.mark import read_reach
+from gdbext.errors import NoHeapError, TooLargeError
+from gdbext.memory import Region
+from gdbext.progress import SILENT
+from gdbext.report import Confidence, Problem, Severity
+from tests.support.reachworld import DATA, HEAP, ReachWorld
+
+TOLD = {"leak-search-seconds": 10, "min-finding-bytes": 1, "min-finding-floor": 1}
+HIGH_TAG = 0x1234 << 48
+
+
+def leaky(abi=X86_64):
+    world = ReachWorld(abi)
+    blocks = [world.block(HEAP + 0x100 * at, 64) for at in range(1, 7)]
+    world.put(DATA, blocks[0], blocks[1] + 8)
+    world.put(blocks[3], blocks[4])
+    return world, blocks
+
+
+def look(world, settings=TOLD, asked=False, progress=SILENT, target=None, **ports):
+    target, heaps = target or world.target(), [world.heap()]
+    made = {
+        "reach": lambda at, most: read_reach(target, heaps, 0, at, most),
+        "tagged": lambda clear, at: read_reach(target, heaps, clear, at),
+        "types": lambda reach, at: None,
+    }
+    return search(target, heaps, settings, Ports(**{**made, **ports}), progress, asked)
+
+
+def told(beyond):
+    (evidence,) = beyond.evidence
+    assert evidence.subject == "leaks"
+    return evidence.message
+
+
+@pytest.mark.parametrize("abi", [X86_64, I386], ids=["64", "32"])
+def test_the_finding(abi):
+    world, blocks = leaky(abi)
+    beyond = look(world)
+    (finding,) = beyond.findings
+    assert (finding.kind, finding.severity, finding.confidence) == ("leak", Severity.WARNING, Confidence.HIGH)
+    assert finding.bytes == 4 * 64
+    assert finding.summary == "256 B leaked in 4 blocks, kept by 3 leak roots"
+    assert finding.evidence == (
+        "of 6 blocks in use 4 leaked; 1 reached from roots, 1 maybe leaked",
+        "most by size: 4 blocks of 64 bytes",
+        f"largest leak root {blocks[3]:#x} (64 bytes, -> test block {blocks[4]:#x}) keeps 2 blocks, 128 B",
+        f"before it in memory: {blocks[2]:#x} (64 bytes, zeros), leaked",
+        f"before it in memory: {blocks[1]:#x} (64 bytes, zeros), maybe leaked",
+        f"after it in memory: {blocks[5]:#x} (64 bytes, zeros), leaked",
+    )
+    assert "blocks leaks" in finding.remedy
+    assert told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked" and beyond.complete
+
+
+def test_its_types():
+    world, blocks = leaky()
+    names = [TypeName("unknown", "unknown"), TypeName("Session", "vtable")]
+    code = np.array([0, 0, 0, 1, 1, 1], np.uint32)
+    (finding,) = look(world, types=lambda *_: BlockTypes(names, code, np.full(6, HIGH, np.uint8))).findings
+    assert finding.summary == (
+        "256 B leaked in 4 blocks, kept by 3 leak roots, most of it by 2 blocks of type Session"
+    )
+    assert finding.evidence[1] == "type Session (vtable): 3 blocks, 192 B; 2 leak roots keep 192 B"
+    assert f"{blocks[3]:#x} (64 bytes, Session, -> test block" in finding.evidence[3]
+
+
+def test_a_cycle_is_named():
+    world, blocks = leaky()
+    world.put(blocks[4], blocks[3])
+    (finding,) = look(world).findings
+    assert finding.evidence[2].endswith("keeps 2 blocks, 128 B, stands for a cycle of 2")
+
+
+def test_far_blocks_are_no_neighbours():
+    world = ReachWorld()
+    world.put(DATA, world.block(HEAP + 0x100))
+    far = world.heap().spans[0].end + 0x20000
+    world.map(Region(far & ~0xFFF, (far & ~0xFFF) + 0x1000))
+    world.block(far, 64)
+    (finding,) = look(world).findings
+    assert not any("in memory" in line for line in finding.evidence)
+
+
+def test_healthy_and_small_ones_are_silent():
+    world = ReachWorld()
+    world.put(DATA, world.block(HEAP + 0x100))
+    beyond = look(world)
+    assert not beyond.findings and told(beyond) == "of 1 block in use 0 leaked, 0 maybe leaked"
+    beyond = look(leaky()[0], {"leak-search-seconds": 10})
+    assert not beyond.findings and told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked"
+
+
+def test_missing_roots_keep_it_silent_unless_asked():
+    world = leaky()[0]
+    world.thread(stack_pointer=None)
+    beyond = look(world)
+    assert not beyond.findings
+    assert told(beyond) == (
+        "of 6 blocks in use 4 leaked, 1 maybe leaked; not judged, since registers and stack of thread 1 cannot be "
+        "looked at: triage --leaks judges nevertheless"
+    )
+    (finding,) = look(world, asked=True).findings
+    assert finding.confidence is Confidence.MEDIUM
+    assert finding.evidence[0] == (
+        "not certain: registers and stack of thread 1 cannot be looked at, and what only that points at looks leaked"
+    )
+
+
+def test_tagged_pointers_are_no_leak():
+    world, blocks = leaky()
+    world.put(DATA + 0x100, *(block | HIGH_TAG for block in blocks))
+    beyond = look(world)
+    assert not beyond.findings
+    assert told(beyond) == (
+        "of 6 blocks in use 4 leaked, 1 maybe leaked; but pointers with tags in their high bits lead to all but 0 B of "
+        "it: blocks leaks --clear 0xffff000000000000"
+    )
+    (finding,) = look(world, asked=True).findings
+    assert finding.confidence is Confidence.MEDIUM
+
+
+def test_the_time_limit_of_its_own(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(leaksearch.time, "monotonic", lambda: clock[0])
+
+    def slow(progress, most):
+        clock[0] = 11.0
+        progress.at("following pointers", 0, None)
+
+    beyond = look(leaky()[0], reach=slow)
+    assert told(beyond) == "not judged: not done in 10 s; set gx leak-search-seconds N gives it more"
+    assert beyond.complete and not beyond.findings
+    clock[0] = 0.0
+    world = leaky()[0]
+
+    def slow_and_done(progress, most):
+        slow(progress, most)
+        return world.reach()
+
+    assert look(world, asked=True, reach=slow_and_done).findings
+    assert look(leaky()[0], {**TOLD, "leak-search-seconds": 0}) == leaksearch.NOTHING
+
+
+def test_no_time_for_tags_and_types_costs_confidence(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(leaksearch.time, "monotonic", lambda: clock[0])
+
+    def slow(_, progress):
+        clock[0] = 11.0
+        progress.at("", 0, None)
+
+    (finding,) = look(leaky()[0], tagged=slow, types=slow).findings
+    assert finding.confidence is Confidence.MEDIUM
+
+
+@pytest.mark.parametrize("port", ["reach", "tagged", "types"])
+def test_the_user_stops_it(port):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    beyond = look(leaky()[0], **{port: stopped})
+    assert not beyond.complete and not beyond.findings
+
+
+def test_a_deadline_that_was_lifted_lets_work_go_on(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(leaksearch.time, "monotonic", lambda: clock[0])
+    deadline = Deadline(SILENT, 5)
+    clock[0] = 6.0
+    with pytest.raises(KeyboardInterrupt):
+        deadline.at("", 0, None)
+    deadline.lift()
+    deadline.at("", 0, None)
+
+
+def test_how_much_may_be_copied():
+    seen = []
+
+    def refused(progress, most):
+        seen.append(most)
+        raise TooLargeError("5 GiB of the process would be copied", "hint")
+
+    world, settings = leaky()[0], {**TOLD, "copied-memory": 4 << 30}
+    live = replace(world.target(), live=True)
+    beyond = look(world, settings, target=live, reach=refused)
+    assert told(beyond) == "not looked for: 5 GiB of the process would be copied; triage --leaks does it"
+    look(world, settings, target=replace(live, local_pid=7), reach=refused)
+    look(world, {**TOLD, "copied-memory": 0}, target=live, reach=refused)
+    look(world, settings, target=live, reach=refused, asked=True)
+    assert seen == [128 << 20, 4 << 30, 0, 0]
+
+
+def test_no_heap_and_a_heap_that_was_interrupted():
+    def none(*_):
+        raise NoHeapError("none")
+
+    world = leaky()[0]
+    assert look(world, reach=none) == leaksearch.NOTHING
+    heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
+    for heaps in ([], [heap]):
+        assert search(world.target(), heaps, TOLD, Ports(none, none, none), SILENT) == leaksearch.NOTHING
+
+
+def test_thresholds_are_of_writable_memory():
+    world = leaky()[0]
+    share = {**TOLD, "min-finding-bytes": 1 << 30, "min-finding-share": 1}
+    assert not look(world, share).findings  # 256 of 48 KiB
+    more = ReachWorld()
+    for at in range(1, 9):
+        more.block(HEAP + 0x100 * at, 64)
+    assert look(more, share).findings

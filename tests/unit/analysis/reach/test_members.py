@@ -1,0 +1,55 @@
+import pytest
+
+from gdbext.analysis.reach.members import member_path
+from gdbext.structures.types import Code, Field, Type
+
+LONG = Type("long", Code.INTEGER, 8)
+POINTER = Type("void *", Code.POINTER, 8)
+NODE = Type("struct node", Code.STRUCT, 24, fields=lambda: [Field("id", 0, LONG), Field("link", 8, PAIR)])
+PAIR = Type("struct pair", Code.STRUCT, 16, fields=lambda: [Field("next", 0, POINTER), Field("prev", 8, POINTER)])
+EITHER = Type("union u", Code.UNION, 8, fields=lambda: [Field("number", 0, LONG), Field("at", 0, POINTER)])
+NODES = Type("struct node [4]", Code.ARRAY, 96, length=4, target=lambda: NODE)
+OPEN = Type("void *[]", Code.ARRAY, 0, target=lambda: POINTER)
+TABLE = Type(
+    "struct table",
+    Code.STRUCT,
+    128,
+    fields=lambda: [
+        Field("size", 0, LONG),
+        Field("", 8, PAIR),
+        Field("base", 24, EITHER, is_base=True),
+        Field("nodes", 32, NODES),
+        Field("flags", 0, LONG, bits=(0, 3)),
+        Field("rest", 128, OPEN),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    "offset, expected",
+    [
+        (0, (".size", 0)),
+        (4, (".size", 4)),
+        (8, (".next", 0)),
+        (24, (".at", 0)),
+        (28, (".number", 4)),
+        (32, (".nodes[0].id", 0)),
+        (32 + 24 + 16, (".nodes[1].link.prev", 0)),
+        (128 + 24, (".rest[3]", 0)),
+    ],
+)
+def test_the_member_at_an_offset(offset, expected):
+    assert member_path(TABLE, offset) == expected
+
+
+def test_what_has_no_members_and_holes():
+    assert member_path(POINTER, 0) == ("", 0)
+    assert member_path(LONG, 3) == ("", 3)
+    empty = Type("struct hole", Code.STRUCT, 64, fields=lambda: [Field("a", 0, LONG)])
+    assert member_path(empty, 40) == ("", 40)
+
+
+def test_a_type_that_holds_itself_ends():
+    loop = Type("struct loop", Code.STRUCT, 8, fields=lambda: [Field("again", 0, loop)])
+    text, rest = member_path(loop, 4)
+    assert text.startswith(".again.again") and rest == 4
