@@ -42,6 +42,11 @@ def heap(folder: Path, chunks: int) -> tuple[Path, Path]:
     return dumped(folder, HERE / "heap.c", [], [str(chunks)])
 
 
+def graph(folder: Path, blocks: int) -> tuple[Path, Path]:
+    """A glibc heap of so many blocks that hang from one another; one in a hundred hangs from nothing."""
+    return dumped(folder, HERE / "graph.c", [], [str(blocks)])
+
+
 def arenas(folder: Path, threads: int) -> tuple[Path, Path]:
     """A glibc heap with an arena for each of many threads."""
     arguments = ["--threads", str(threads), "--truth", str(folder / "truth.json"), "--abort"]

@@ -17,7 +17,7 @@ from gdbext.wording import grouped
 DEFAULT_LIMIT = 100
 _PROBLEM_LINES = 20
 _ALIKE = 3  # problems of one kind that are told each, where there are many
-_INCOMPLETE = "INCOMPLETE: not everything was read; figures hold for what was, and are lower bounds"
+_INCOMPLETE = "INCOMPLETE: not everything was read; figures hold for what was"
 
 
 def text(

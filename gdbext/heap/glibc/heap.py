@@ -8,7 +8,6 @@ from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.convert import Charges, spans_of
 from gdbext.heap.glibc.findings import find_arena_proliferation
-from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.view import GlibcHeap
 from gdbext.heap.model import Arena, Heap
 from gdbext.progress import Progress
@@ -55,14 +54,18 @@ def neutral(heap: GlibcHeap) -> Heap:
         heap.complete,
         heap,
         _mmap_threshold(heap),
-        metadata=_structures(heap.location),
+        metadata=_structures(heap),
         foreign=charges.foreign(),
     )
 
 
-def _structures(location: Location) -> List[Tuple[int, int]]:
-    """Return where libc's own data has lists of free chunks: the word before a chunk belongs to the block below it."""
-    pieces = []
+def _structures(heap: GlibcHeap) -> List[Tuple[int, int]]:
+    """Return where glibc has lists of free chunks: in libc's data, and in blocks that are thread caches.
+
+    A bin points at a free chunk's header, whose first word belongs to the block below it.
+    """
+    location = heap.location
+    pieces = [(cache.at.address, cache.at.address + cache.at.layout.struct.size) for cache in heap.caches]
     if location.main_arena is not None:
         pieces.append((location.main_arena, location.main_arena + location.malloc_state.size))
     if location.malloc_par is not None and location.malloc_par_layout is not None:
