@@ -74,22 +74,25 @@ class Context:
         self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_STACKS
         self.types, self.root_names = NoTypes(), NoNames()
         self._heaps = find_heaps(target, SILENT)
+        self._reach = self._types = None
 
     @property
     def session(self):
         return self
 
     def reach(self, clear=0, progress=SILENT, most_copied=0):
-        return read_reach(self.target, self._heaps, clear, progress)
+        self._reach = self._reach or read_reach(self.target, self._heaps, clear, progress)
+        return self._reach
 
     def known_reach(self, clear):
-        return None
+        return self._reach
 
     def known_block_types(self, reach):
-        return None
+        return self._types
 
     def block_types(self, reach, progress=SILENT):
-        return find_types(reach, NoClues(), progress)
+        self._types = self._types or find_types(reach, NoClues(), progress)
+        return self._types
 
     def leaked_types(self, reach, progress=SILENT):
         return find_types(reach, NoClues(), progress, leaked=True)
