@@ -414,7 +414,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "dot for each level; a block is followed once.",
         options=(
             Option("interior", "flag", "pointers into the middle of blocks, too"),
-            Option("depth", "int", "levels of pointers that are followed upwards", default=1, metavar="N"),
+            Option("depth", "int", "follow N levels of pointers upwards (default 1); 0 for all, 64 at most",
+                   default=1, metavar="N"),
             _TYPES,
             _CLEAR,
         ),

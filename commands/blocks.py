@@ -17,6 +17,7 @@ from gdbext.heap.model import Heap
 from gdbext.report import Report
 
 _FEW_BLOCKS = 1 << 20
+_NO_TAGS = 0xFFF000  # bits 12 to 23: no machine has tags there, and blocks differ in them
 _SLOW = "take a while in so large a heap: --reach works them out"
 _RANGE = re.compile(r"\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*")
 
@@ -102,9 +103,23 @@ def find_types(context: Any, reach: Reach) -> Tuple[Optional[BlockTypes], Sequen
 
 
 def read_clear(context: Any, arguments: Any) -> int:
-    """Return the bits that are tags."""
-    clear = arguments.value("clear")
-    return int(context.evaluate(clear)) if clear else 0
+    """Return the bits that are tags.
+
+    :raises UsageError: when that is no number, or takes bits without which no pointer would be left.
+    """
+    asked = arguments.value("clear")
+    if not asked:
+        return 0
+    try:
+        clear = int(context.evaluate(asked))
+    except UsageError as error:
+        raise UsageError(f"--clear: {error.message}", error.hint) from error
+    if clear & _NO_TAGS:
+        raise UsageError(
+            f"--clear: {clear:#x} would take the bits that tell blocks apart",
+            "name the tags alone: 0x7 in low bits, 0xff00000000000000 in the top byte",
+        )
+    return clear
 
 
 def read_filters(context: Any, arguments: Any) -> listing.Filters:

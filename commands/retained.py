@@ -14,5 +14,9 @@ from gdbext.report import Report
 def find(context: Any, arguments: Any) -> Report:
     """Return what only each root, block and type keeps alive."""
     reach = read_reach(context, arguments)
+    names = context.root_names
+    kept = retained.find_kept(reach, names)
     types, problems = find_types(context, reach)
-    return retained.retained(reach, Places(reach, context.root_names, lambda: types), arguments.value("top"), problems)
+    if any(problem.kind == "interrupted" for problem in problems):
+        types = None  # sums over a part of a type's blocks say nothing
+    return retained.retained(reach, kept, Places(reach, names, lambda: types), arguments.value("top"), problems)

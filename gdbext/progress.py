@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Optional, Protocol
+from contextlib import contextmanager
+from typing import Callable, Iterator, List, Optional, Protocol
 
 
 class Progress(Protocol):
@@ -24,3 +25,24 @@ class Silent:
 
 
 SILENT: Progress = Silent()
+
+_checks: List[Callable[[], None]] = []
+
+
+@contextmanager
+def checked(check: Callable[[], None]) -> Iterator[None]:
+    """Have ``check`` called between the steps of kernels, which know of no progress; what it raises ends them."""
+    _checks.append(check)
+    try:
+        yield
+    finally:
+        _checks.remove(check)
+
+
+def check() -> None:
+    """Ask whether long work may go on.
+
+    :raises KeyboardInterrupt: when it may not.
+    """
+    for one in _checks:
+        one()

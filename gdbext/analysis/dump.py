@@ -243,9 +243,21 @@ class _Namer:
         for heap in self._heaps:
             span = next((span for span in heap.spans if span.start <= address < span.end), None)
             if span is not None:
+                ended = _ended_before(heap, address)
+                if ended is not None:
+                    return f"end of block {ended:#x}"
                 arena = arena_address(heap, span.arena)
                 return f"{heap.allocator}'s own bytes{_of_arena(arena, address)}"
         return None
+
+
+def _ended_before(heap: Heap, address: int) -> Optional[int]:
+    """Return the block in use whose first byte behind it is there, as ends of arrays point; or None."""
+    blocks = heap.blocks
+    at = int(np.searchsorted(blocks.address, np.uint64(address))) - 1
+    if at < 0 or int(blocks.address[at]) + int(blocks.size[at]) != address or int(blocks.state[at]) in _UNUSED_STATES:
+        return None
+    return int(blocks.address[at])
 
 
 def _of_arena(arena: Optional[int], address: int) -> str:

@@ -22,8 +22,9 @@ _AROUND = 2  # neighbours on each side
 _LOOKED_AT = 64  # of them, since most may be what the leak root keeps
 _NEAR = 1 << 16  # bytes; what lies farther is no neighbour
 _REMEDY = (
-    "`blocks leaks` has the leak roots by what they keep, and all types. Look where such blocks are allocated, and who "
-    "should have freed them; neighbours in memory were often allocated at about the same time, by the same work."
+    "`blocks leaks` has the leak roots by what they keep, and all types; `blocks at {:#x}` shows the largest. Look "
+    "where such blocks are allocated, and who should have freed them; neighbours in memory were often allocated at "
+    "about the same time, by the same work."
 )
 
 
@@ -35,7 +36,7 @@ def make_finding(reach: Reach, types: Optional[BlockTypes], sure: bool = True) -
     """
     groups, doubts = group_leaks(reach), find_doubts(reach)
     totals, tables = count_totals(reach, groups), Tables(reach, groups, types)
-    known = [row for row in tables.by_type() or () if row.found_by != UNKNOWN]
+    known = [row for row in tables.by_type() or () if row.recognised_by != UNKNOWN]
     return Finding(
         LEAK,
         Severity.WARNING,
@@ -43,7 +44,7 @@ def make_finding(reach: Reach, types: Optional[BlockTypes], sure: bool = True) -
         _summary(totals, known),
         bytes=totals.leaked_bytes,
         evidence=tuple(_evidence(reach, totals, tables, known, doubts)),
-        remedy=_REMEDY,
+        remedy=_REMEDY.format(next(iter(tables.leak_roots())).address),
     )
 
 
@@ -63,7 +64,8 @@ def _evidence(
     reached = f"{totals.reached_blocks} reached from roots, {totals.maybe_leaked_blocks} maybe leaked"
     yield f"of {count_text(totals.blocks, 'block')} in use {totals.leaked_blocks} leaked; {reached}"
     for row in known[:_MOST]:
-        yield f"type {row.type} ({row.found_by}): {count_text(row.blocks, 'block')}, {size_text(row.bytes)}{_kept(row)}"
+        blocks = f"{count_text(row.blocks, 'block')}, {size_text(row.bytes)}"
+        yield f"type {row.type} ({row.recognised_by}): {blocks}{_kept(row)}"
     sizes: List[str] = [
         f"{count_text(row.blocks, 'block')} of {row.size} bytes" for row, _ in zip(tables.by_size(), range(_MOST))
     ]

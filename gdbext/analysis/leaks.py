@@ -15,7 +15,7 @@ from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ROOT_KINDS
 from gdbext.heap.model import Mask
 from gdbext.heap.told import evidence_of, problems_of
-from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED
+from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
 from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text, size_text
 
@@ -107,6 +107,24 @@ class FullLeaks(ListedLeaks):
     maybe_leaked: Rows = table("Maybe leaked blocks")
 
 
+@dataclass(frozen=True)
+class NoLeaks(Leaks):
+    """As :class:`Leaks`, where nothing leaked: the text is the verdict, and what is missing."""
+
+    states: Sequence[StateRow] = table(None, json=False)
+    roots: Sequence[RootRow] = table(None)
+    by_type: Optional[Rows] = table(None)
+    leak_roots: Rows = table(None)
+    by_size: Rows = table(None)
+
+
+@dataclass(frozen=True)
+class NoLeaksMaybe(NoLeaks):
+    """As :class:`NoLeaks`, with every maybe leaked block in the text."""
+
+    maybe_leaked: Rows = table("Maybe leaked blocks")
+
+
 _PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
 
 
@@ -129,8 +147,9 @@ def leaks(
     doubts = find_doubts(reach)
     totals = count_totals(reach, groups)
     of_types = types.problems if types is not None else ()
+    page = _PAGES[listed, maybe] if totals.leaked_blocks else NoLeaksMaybe if maybe else NoLeaks
     return Report(
-        _PAGES[listed, maybe](
+        page(
             verdict(totals, doubts),
             doubts,
             totals,
@@ -160,9 +179,10 @@ def _is_whole(reach: Reach) -> bool:
 def count_totals(reach: Reach, groups: LeakGroups) -> Totals:
     """Return how many blocks and bytes are in each state."""
     role, size = groups.role, reach.size[groups.rows]
-    figures: List[int] = [len(reach), int(reach.size.sum())]
-    for state in (REACHED, MAYBE_REACHED, NOT_REACHED):
-        figures += _sums(reach.states == state, reach)
+    every = [len(reach), int(reach.size.sum())]
+    maybe, leaked = (_sums(reach.states == state, reach) for state in (MAYBE_REACHED, NOT_REACHED))
+    reached = [whole - some - others for whole, some, others in zip(every, maybe, leaked)]
+    figures: List[int] = [*every, *reached, *maybe, *leaked]
     for chosen in (role == LEAK_ROOT, role != LEAK_ROOT, groups.shared):
         figures += [int(np.count_nonzero(chosen)), int(size[chosen].sum())]
     return Totals(*figures)
@@ -212,9 +232,11 @@ def _pointers_by_kind(reach: Reach) -> Dict[str, int]:
 
 def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
     """Return the answer in a sentence or two."""
+    if not totals.blocks and doubts:
+        return f"No block in use is known; {doubts_text(doubts)} cannot be looked at."
     if not totals.blocks:
         return "No block is in use."
-    answer = _leaked_text(totals) if totals.leaked_blocks else "Nothing leaked."
+    answer = _leaked_text(totals) if totals.leaked_blocks else _nothing_text(totals)
     if doubts and totals.leaked_blocks:
         answer = f"NOT CERTAIN, since {doubts_text(doubts)} cannot be looked at. {answer}"
     elif doubts:
@@ -227,6 +249,10 @@ def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
 def _leaked_text(totals: Totals) -> str:
     blocks, size = count_text(totals.leaked_blocks, "block"), size_text(totals.leaked_bytes)
     return f"Leaked: {blocks}, {size}: {_split_text(totals)}."
+
+
+def _nothing_text(totals: Totals) -> str:
+    return f"Nothing leaked of {count_text(totals.blocks, 'block')} in use, {size_text(totals.bytes)}."
 
 
 def _split_text(totals: Totals) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Optional, Sequence, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from gdbext.analysis.triage import NOTHING, Beyond
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.heap.model import Heap
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
-from gdbext.progress import Progress
+from gdbext.progress import Progress, checked
 from gdbext.report import Evidence, Settings
 from gdbext.target import Target
 from gdbext.wording import count_text, size_text
@@ -62,15 +62,17 @@ def search(
         return NOTHING
     limits = thresholds(settings, target)
     deadline = Deadline(progress, 0 if asked else settings[SECONDS])
+    most = 0 if asked else _bound(target, settings)
     try:
-        return _judged(ports.reach(deadline, 0 if asked else _bound(target, settings)), ports, limits, deadline, asked)
+        with checked(deadline.check):
+            return _judged(ports.reach(deadline, most), ports, limits, deadline, asked)
     except NoHeapError:
         return NOTHING
     except TooLargeError as error:
         return _told(f"not looked for: {error.message}; triage --leaks does it")
     except KeyboardInterrupt:
         if not deadline.over:
-            return Beyond(complete=False)
+            return replace(_told("not judged: interrupted"), complete=False)
         return _told(f"not judged: not done in {deadline.seconds} s; set gx {SECONDS} N gives it more")
     finally:
         deadline.lift()
@@ -88,8 +90,11 @@ def _told(message: str) -> Beyond:
 
 def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: "Deadline", asked: bool) -> Beyond:
     leaked = int(reach.size[reach.states == NOT_REACHED].sum())
-    if not leaked or not limits.reached(leaked):
+    if not leaked:
         return _told(_looked_text(reach))
+    if not limits.reached(leaked):
+        small = f"{size_text(leaked)} leaked, too little for a finding; blocks leaks tells which"
+        return _told(f"{_looked_text(reach)}: {small}")
     doubts = find_doubts(reach)
     if doubts and not asked:
         what = f"{_looked_text(reach)}; not judged, since {doubts_text(doubts)} cannot be looked at"
@@ -104,9 +109,8 @@ def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: "Deadline"
 
 
 def _looked_text(reach: Reach) -> str:
-    counts = np.bincount(reach.states, minlength=3).tolist()
-    blocks = count_text(len(reach), "block")
-    return f"of {blocks} in use {counts[NOT_REACHED]} leaked, {counts[MAYBE_REACHED]} maybe leaked"
+    leaked, maybe = (int(np.count_nonzero(reach.states == state)) for state in (NOT_REACHED, MAYBE_REACHED))
+    return f"of {count_text(len(reach), 'block')} in use {leaked} leaked, {maybe} maybe leaked"
 
 
 def _leaked_without_tags(reach: Reach, ports: Ports, deadline: "Deadline") -> Optional[int]:
@@ -147,11 +151,18 @@ class Deadline:
         """Let what has kept this go on without a limit."""
         self._until = None
 
+    def check(self) -> None:
+        """Ask whether there is time.
+
+        :raises KeyboardInterrupt: when it is up.
+        """
+        if self.over:
+            raise KeyboardInterrupt
+
     def at(self, doing: str, done: int, total: Optional[int]) -> None:
         """As the progress that it stands for.
 
         :raises KeyboardInterrupt: when the time is up.
         """
-        if self.over:
-            raise KeyboardInterrupt
+        self.check()
         self._progress.at(doing, done, total)

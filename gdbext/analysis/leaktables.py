@@ -58,7 +58,7 @@ class TypeRow:
     """
 
     type: str = column("type")
-    found_by: str = column("found by")
+    recognised_by: str = column("recognised by")
     blocks: int = column("leaked blocks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
     leak_roots: int = column("of them leak roots", Kind.COUNT)

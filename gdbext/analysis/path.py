@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from gdbext.analysis.reach.model import ROOT_KINDS, STATE_NAMES
 from gdbext.analysis.reach.naming import Place, Places
 from gdbext.analysis.refs import Wanted, find_wanted, is_whole, what_text
 from gdbext.errors import GdbextError
-from gdbext.heap.model import U8, Mask
+from gdbext.heap.model import U8, U32, Mask
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import (
     NONE,
@@ -26,9 +26,11 @@ from gdbext.kernels import (
 )
 from gdbext.kernels.graph import sources_of
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
-from gdbext.wording import count_text
+from gdbext.wording import count_text, grouped
 
 ALL = 1 << 30  # chains: as many as there are
+
+ALIKE = 3  # steps between the first and the last of a run that are still shown one by one
 
 # Which root of several is told: one with a name that lasts, rather than a register.
 _BEST = ("global", "tls", "stack", "register", "file", "anonymous")
@@ -72,14 +74,15 @@ class Paths:
     block: Optional[int] = column(None, Kind.ADDRESS)
     size: Optional[int] = column(None, Kind.COUNT)
     state: Optional[str] = column(None)
-    reached: Optional[str] = column(None)
+    reach: Optional[str] = column(None)
     type: Optional[str] = column(None)
     what: str = line("what")
     depth: Optional[int] = column(None, Kind.COUNT)
     from_root: bool = column(None, Kind.FLAG)
     kept_by: str = line("kept by")
     chains: int = column(None, Kind.COUNT)
-    steps: Rows = table("Pointers")
+    steps: Rows = table(None)
+    shown: Rows = table("Pointers", json=False)
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ def paths(
         walker.kept_by(wanted, chains),
         len(chains),
         made,
+        Rows(lambda: walker.folded(chains), Step, None),
     )  # fmt: skip
     every = [*problems_of(reach.heaps, brief=True), *reach.marked.problems, *problems]
     return Report(data, evidence_of(reach.heaps), every, is_whole(reach, problems))
@@ -214,6 +218,47 @@ class _Walker:
                 yield self._root_step(number, chain.rows[0])
             for above, row in zip(chain.rows, chain.rows[1:]):
                 yield self._step(number, above, row)
+
+    def folded(self, chains: Sequence[_Chain]) -> Iterator[Step]:
+        """Iterate over the same for people: of a long run of equal pointers the first, how many more, and the last."""
+        for number, chain in enumerate(chains, 1):
+            if chain.root:
+                yield self._root_step(number, chain.rows[0])
+            rows: U32 = np.array(chain.rows, np.uint32)
+            at = 0
+            while at < len(rows) - 1:
+                step = self._step(number, int(rows[at]), int(rows[at + 1]))
+                yield step
+                alike = self._count_alike(rows[at:], step)
+                at += 1
+                if alike > ALIKE:
+                    at += alike - 1
+                    more = f"… {grouped(alike - 1)} more like this (--json has all)"
+                    yield replace(step, to=int(self._reach.address[rows[at]]), place=more)
+
+    def _count_alike(self, rows: U32, step: Step) -> int:
+        """Return how many pointers behind that of the first row are like it: the same but for addresses."""
+        if step.offset is None or step.into is None:
+            return 0
+        count, width = 0, 16
+        while count + 2 < len(rows):
+            part = rows[count + 1 : count + 2 + width]
+            alike = self._are_alike(part[:-1], part[1:], rows[0], step.offset, step.into)
+            if not alike.all():
+                return count + int(np.argmin(alike))
+            count, width = count + len(alike), width * 2
+        return count
+
+    def _are_alike(self, above: U32, below: U32, first: int, offset: int, into: int) -> Mask:
+        reach, types = self._reach, self._places.types
+        word = reach.rules.word
+        values, known = gather_scalars(
+            reach.marked.spans, reach.address[above] + np.uint64(offset), word, reach.rules.byteorder
+        )
+        values &= np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
+        alike: Mask = known & (values == reach.address[below] + np.uint64(into))
+        alike &= reach.size[above] == reach.size[first]
+        return alike if types is None else alike & (types.code[above] == types.code[first])
 
     def kept_by(self, wanted: Wanted, chains: Sequence[_Chain]) -> str:
         """Return in words what keeps a block alive."""

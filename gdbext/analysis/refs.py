@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from gdbext.wording import count_text
 WIDE = 16  # of a block's pointers that are followed and shown, where --depth goes beyond 1
 EXPANDED = 128  # blocks that are looked for at one level
 DEEPEST = 64
+ALIKE = 3  # levels between the first and the last of a run that are still shown one by one
+_DOTS = 8  # deeper levels are told by their number, so that names stay in view
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,21 @@ class References:
     """What ``blocks refs`` answers; the counts are of words, whatever is shown.
 
     :param block: None where the address is in no block.
-    :param reached: None of what is not in use.
+    :param reach: None of what is not in use.
     """
 
     address: int = column(None, Kind.ADDRESS)
     block: Optional[int] = column(None, Kind.ADDRESS)
     size: Optional[int] = column(None, Kind.COUNT)
     state: Optional[str] = column(None)
-    reached: Optional[str] = column(None)
+    reach: Optional[str] = column(None)
     type: Optional[str] = column(None)
     what: str = line("what")
     pointers: int = line("pointers to its beginning", Kind.COUNT)
     interior: int = line("pointers into it", Kind.COUNT)
     stale: int = line("in memory that is not in use", Kind.COUNT)
-    references: Rows = table("Pointers")
+    references: Rows = table(None)
+    shown: Rows = table("Pointers", json=False)
     stale_references: Rows = table("In memory that is not in use: these keep nothing alive")
 
 
@@ -108,17 +111,20 @@ def refs(
     """Find who points at an address.
 
     :param interior: whether pointers into the middle of blocks count, at every level.
-    :param depth: how many levels of pointers are followed upwards.
+    :param depth: how many levels of pointers are followed upwards; 0 for as many as ever are.
     """
     wanted = find_wanted(reach, address)
     finder = _Finder(reach, places, interior)
     links, stale, counts = finder.find(wanted)
+    depth = min(depth, DEEPEST) or DEEPEST
     if depth > 1:
         links = links[:WIDE]
-        finder.climb(wanted, links, min(depth, DEEPEST))
-    rows = Rows(lambda: finder.rows(links), Reference, len(links) if depth <= 1 else None)
+        finder.climb(wanted, links, depth)
+    total = len(links) if depth <= 1 else None
+    rows = Rows(lambda: finder.rows(links), Reference, total)
+    shown = rows if depth <= 1 else Rows(lambda: folded(finder.rows(links)), Reference, None)
     stale_rows = Rows(lambda: finder.rows(stale), Reference, len(stale))
-    data = _data(reach, places, address, wanted, counts, (rows, stale_rows))
+    data = _data(reach, places, address, wanted, counts, (rows, shown, stale_rows))
     notes = _notes(counts, interior, depth)
     every = [*problems_of(reach.heaps, brief=True), *reach.marked.problems, *problems]
     return Report(data, evidence_of(reach.heaps), every, is_whole(reach, problems), notes)
@@ -154,7 +160,7 @@ def _data(
     address: int,
     wanted: Wanted,
     counts: "_Counts",
-    tables: Tuple[Rows, Rows],
+    tables: Tuple[Rows, Rows, Rows],
 ) -> References:
     row, known = wanted.row, wanted.state is not None
     return References(
@@ -193,15 +199,45 @@ class _Counts:
     beginning: int
     interior: int
     stale: int
+    own: int  # of the first two, those that lie in the block itself
 
 
 def _notes(counts: _Counts, interior: bool, depth: int) -> Sequence[str]:
     notes = []
-    if not interior and not counts.beginning and counts.interior:
+    if counts.own and counts.own == counts.beginning + counts.interior:
+        notes.append("nothing but the block itself points there")
+    elif not interior and not counts.beginning and counts.interior:
         notes.append(f"nothing points at its beginning, {count_text(counts.interior, 'word')} into it: see --interior")
     if depth > 1:
-        notes.append(f"a dot for each level upwards; at most {WIDE} pointers to a block are followed and shown")
+        most = f"at most {WIDE} pointers to a block and {DEEPEST} levels are followed and shown"
+        notes.append(f"a dot for each level upwards (·{_DOTS + 1}· is {_DOTS + 1}); {most}")
     return notes
+
+
+def folded(rows: Iterable[Reference]) -> Iterator[Reference]:
+    """Iterate over rows for people: of a long run of levels that are alike the first, how many more, and the last."""
+    run: "List[Reference]" = []
+    for row in rows:
+        if run and not _continues(run[-1], row):
+            yield from _shortened(run)
+            run = []
+        run.append(row)
+    yield from _shortened(run)
+
+
+def _continues(below: Reference, row: Reference) -> bool:
+    """Return whether a row is the one pointer to the block of the row before it, and lies in another such block."""
+    alike = (row.size, row.type, row.offset, row.into) == (below.size, below.type, below.offset, below.into)
+    return alike and row.block is not None and below.pointers == 1 and row.depth == below.depth + 1 and not row.again
+
+
+def _shortened(run: "Sequence[Reference]") -> Iterator[Reference]:
+    if len(run) - 2 < ALIKE:
+        yield from run
+        return
+    yield run[0]
+    yield replace(run[-2], place=f"… {len(run) - 2} more levels like this (--json has all)")
+    yield run[-1]
 
 
 class _Finder:
@@ -222,7 +258,8 @@ class _Finder:
         kept = np.ones(len(found.hits), np.bool_) if self._interior else ~found.hits.interior
         links = _Links(found, np.flatnonzero(kept & live), self._words(found, 0), wanted.address)
         stale = _Links(found, np.flatnonzero(kept & ~live), [], wanted.address)
-        return links, stale, _Counts(total - inside, inside, int(np.count_nonzero(~live)))
+        own = int(np.count_nonzero(found.source == wanted.row)) if wanted.row is not None else 0
+        return links, stale, _Counts(total - inside, inside, int(np.count_nonzero(~live)), own)
 
     def _words(self, found: Pointers, position: int) -> Sequence[Tuple[int, bool]]:
         return [(at, inside) for at, to, inside in found.words if to == position and (self._interior or not inside)]
@@ -276,7 +313,8 @@ class _Finder:
 
     def _row(self, link: _Link) -> Reference:
         place = self._name(link)
-        dots = "· " * (link.depth - 1)
+        above = link.depth - 1
+        dots = "· " * above if above <= _DOTS else f"·{above}· "
         again = " (told elsewhere)" if link.again and link.depth > 1 else " (itself)" if link.again else ""
         return Reference(
             link.depth, place.kind, place.address, "-" if place.address is None else f"{place.address:#x}",

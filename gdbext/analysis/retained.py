@@ -18,7 +18,6 @@ from gdbext.analysis.refs import is_whole
 from gdbext.heap.model import U32, U64, Mask
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import NOT_REACHED, SUPER, find_dominators, sum_up_tree
-from gdbext.memory.intervals import I64
 from gdbext.report import Kind, Problem, Report, column, line, table
 
 SHARED = "several roots"
@@ -119,12 +118,11 @@ def find_kept(reach: Reach, names: RootNames) -> Kept:
     return Kept(owned, dominator, total, count, rows)
 
 
-def retained(reach: Reach, places: Places, top: int, problems: Sequence[Problem] = ()) -> Report:
+def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Sequence[Problem] = ()) -> Report:
     """Sum up what each root, block and type keeps alive.
 
     :param top: rows of each table.
     """
-    kept = find_kept(reach, places.names)
     rows, reached = kept.rows, kept.reached
     shared = reached & (kept.dominator[:rows] == SUPER)
     whole = int(reach.size[reached].sum())
@@ -243,29 +241,33 @@ def _nested(kept: Kept, code: U32) -> Mask:
     return nested
 
 
-def _stretches(kept: Kept) -> Tuple[I64, I64]:
+def _stretches(kept: Kept) -> Tuple[U32, U32]:
     """Return where each node of the tree comes in a tour through it, and where what it dominates has ended."""
-    nodes = len(kept.dominator)
-    top = nodes
-    count = kept.count.astype(np.int64)
-    count[kept.rows :] += 1
-    above = np.where(kept.dominator < SUPER, kept.dominator.astype(np.int64), top)
-    order = np.argsort(above, kind="stable")
-    before = np.cumsum(count[order]) - count[order]
-    starts = np.searchsorted(above[order], above[order])
-    place = np.zeros(nodes + 1, np.int64)
-    place[order] = before - before[starts] + 1
+    count = kept.count.astype(np.uint32)
+    count[kept.rows :] += np.uint32(1)
+    above = np.minimum(kept.dominator, np.uint32(len(count)))  # SUPER and NONE are greater than any node
+    place = np.zeros(len(count) + 1, np.uint32)
+    _put_siblings(place, above, count)
     place[:-1][count == 0] = 0
-    first: I64 = _summed_up(place, np.append(above, top))[:-1]
+    first: U32 = _summed_up(place, np.append(above, np.uint32(len(count))))[:-1]
     return first, first + count
 
 
-def _summed_up(place: I64, above: I64) -> I64:
+def _put_siblings(place: U32, above: U32, count: U32) -> None:
+    """Set how far behind what dominates it each node comes in the tour: behind those beside it that come first."""
+    order = np.argsort(above, kind="stable")
+    before = np.cumsum(count[order], dtype=np.uint32) - count[order]
+    above = above[order]
+    begun = np.append(True, above[1:] != above[:-1])[: len(above)]
+    before -= np.repeat(before[begun], np.diff(np.append(np.flatnonzero(begun), len(above))))
+    place[order] = before + np.uint32(1)
+
+
+def _summed_up(place: U32, above: U32) -> U32:
     """Return for each node the sum of what it and all above it have: by ways that double in length."""
-    total: I64 = place.copy()
-    up = above.copy()
+    total, up = place, above
     top = len(above) - 1
     while (up != top).any():
-        total += total[up]
+        total = total + total[up]
         up = up[up]
     return total

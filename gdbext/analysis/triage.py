@@ -112,7 +112,7 @@ def triage(
     page = Triage if found else HealthyTriage
     rows = [_heap_row(heap) for heap in heaps]
     return Report(
-        page(target_text(target), _verdict(target, heaps, len(found)), found, rows, account),
+        page(target_text(target), _verdict(target, heaps, len(found), beyond.complete), found, rows, account),
         evidence=[*evidence_of(heaps), *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *problems],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
@@ -121,10 +121,12 @@ def triage(
     )
 
 
-def _verdict(target: Target, heaps: Sequence[Heap], found: int) -> str:
+def _verdict(target: Target, heaps: Sequence[Heap], found: int, all_sought: bool) -> str:
     if found:
         return f"{count_text(found, 'finding')}."
     gap = find_gap(target) or _lack(heaps)
+    if gap is None and heaps and not all_sought:
+        return "No findings in what was looked at: not all of locks, tables and leaks was."
     if gap is None:
         return "No findings." if heaps else "No heap was found, so there is nothing to judge but the ledger."
     what = "No findings in what could be read" if heaps else "No heap was found, so nothing could be judged"

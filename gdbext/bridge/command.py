@@ -19,6 +19,7 @@ from gdbext.arguments import Arguments, find_json, nearest, parse
 from gdbext.bridge import dependencies, language, selection
 from gdbext.bridge.context import Context
 from gdbext.errors import GdbextError, NoHeapError, UsageError
+from gdbext.progress import checked
 
 # Characters handed to gdb at once: its pager looks at each write.
 _BATCH = 1 << 15
@@ -72,7 +73,7 @@ def run(spec: Any, text: str) -> None:
     context = Context()
     try:
         # A command that only runs others leaves them the user's language.
-        with nullcontext() if spec.raw else language.like_c(), selection.kept():
+        with nullcontext() if spec.raw else language.like_c(), selection.kept(), checked(context.progress.check):
             _answer(spec, text, context)
     except (GdbextError, KeyboardInterrupt, gdb.error) as error:
         fault = _explain(error, context)

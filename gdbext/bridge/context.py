@@ -80,8 +80,8 @@ class Context:
         return self.session.known_block_types(reach)
 
     def leaked_types(self, reach: Reach) -> BlockTypes:
-        """Return what the leaked blocks of ``reach`` are; others may be unknown."""
-        return self.session.leaked_types(reach, self.progress)
+        """Return what the leaked blocks of ``reach`` are, and are like; others may be unknown."""
+        return self.session.leaked_types(reach, self.progress, alike=True)
 
     def block_types(self, reach: Reach) -> BlockTypes:
         """Return what the blocks of ``reach`` are."""

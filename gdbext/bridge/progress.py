@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Optional, TextIO
+from typing import Optional, TextIO, Tuple
 
 # Set by the shell program, which keeps gdb's standard error: the number of a descriptor of the user's terminal.
 DESCRIPTOR = "GDBEXT_PROGRESS_FD"
@@ -31,12 +31,14 @@ class TerminalProgress:
         self._deadline = now + budget if budget else None
         self._next = now + QUIET_SECONDS
         self._shown = 0
+        self._last: Tuple[str, int, Optional[int]] = ("at work", 0, None)
 
     def at(self, doing: str, done: int, total: Optional[int]) -> None:
         """Print a line now and then.
 
         :raises TimeUp: once, when the budget is spent; what follows may finish.
         """
+        self._last = doing, done, total
         now = time.monotonic()
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
@@ -44,6 +46,13 @@ class TerminalProgress:
         if self._visible and now >= self._next:
             self._next = now + INTERVAL
             self._show(_line(doing, done, total))
+
+    def check(self) -> None:
+        """As :meth:`at`, where nothing new is known.
+
+        :raises TimeUp: once, when the budget is spent.
+        """
+        self.at(*self._last)
 
     def clear(self) -> None:
         """Wipe the line, before the answer is printed."""

@@ -28,7 +28,8 @@ from gdbext.target import Module, Target
 
 _FRAMES = 128  # of one thread
 _RED_ZONE = 128
-_MANGLED = re.compile(r"_[ZR]")
+_MANGLED = {"_Z": "c++", "_R": "rust"}  # how linkers' names begin, and whose they are: a frame in libc is of C
+_ABI_TAGS = re.compile(r"\[abi:\w+\]")
 
 
 class GdbRootNames:
@@ -101,14 +102,15 @@ class GdbRootNames:
 
     def readable(self, name: str) -> str:
         """Return a linker's name as the program's source has it."""
-        if not _MANGLED.match(name):
+        whose = _MANGLED.get(name[:2])
+        if whose is None:
             return name
         if name not in self._readable:
             try:
-                shown = str(gdb.execute(f"demangle -- {name}", to_string=True)).strip()
+                shown = str(gdb.execute(f"demangle -l {whose} -- {name}", to_string=True)).strip()
             except gdb.error:
                 shown = name
-            self._readable[name] = shown
+            self._readable[name] = _ABI_TAGS.sub("", shown)
         return self._readable[name]
 
     def find_variable_type(self, name: str, address: int) -> Optional[Type]:

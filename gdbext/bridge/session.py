@@ -7,6 +7,7 @@ one of gdb's thread objects, which gdb invalidates on detach, kill and ``core-fi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import gdb
@@ -29,6 +30,9 @@ _ENDING_EVENTS = (
     "inferior_deleted",
 )
 _OBJFILE_EVENTS = ("new_objfile", "free_objfile", "clear_objfiles", "executable_changed")
+
+_FEW_BLOCKS = 1 << 20  # the types of so many are found beside what leaked
+_SECONDS = 1.0  # for each part of that
 
 _sessions: "dict[int, Session]" = {}
 _objfile_calls: "list[Callable[[], None]]" = []
@@ -111,6 +115,7 @@ class Session:
             known = read_reach(self.target(), self.heaps(progress), clear, progress, most_copied)
             if known.marked.complete:
                 self._reach = {clear: known}
+        known.progress = progress  # this command's, not that of the one that asked first
         return known
 
     def known_reach(self, clear: int) -> Optional[Reach]:
@@ -122,15 +127,23 @@ class Session:
         known = self._block_types
         return known[1] if known is not None and known[0] is reach else None
 
-    def leaked_types(self, reach: Reach, progress: Progress) -> BlockTypes:
-        """Return what the leaked blocks of ``reach`` are; others may be unknown."""
-        known = self.known_block_types(reach)
-        if known is None:
-            from gdbext.analysis.blocktypes.find import find_types
-            from gdbext.bridge.typeclues import read_clues
+    def leaked_types(self, reach: Reach, progress: Progress, alike: bool = False) -> BlockTypes:
+        """Return what the leaked blocks of ``reach`` are; others may be unknown.
 
-            known = find_types(reach, read_clues(self.target()), progress, leaked=True)
-        return known
+        :param alike: whether to tell also what they are like, where that takes no more than a few seconds.
+        """
+        known = self.known_block_types(reach)
+        if known is not None:
+            return known
+        from gdbext.analysis.blocktypes.find import find_types
+        from gdbext.bridge.typeclues import read_clues
+
+        if not (alike and len(reach) <= _FEW_BLOCKS and reach.any_leaked):
+            return find_types(reach, read_clues(self.target()), progress, leaked=True)
+        found = find_types(reach, read_clues(self.target(), _SECONDS), progress, seconds=_SECONDS)
+        if not found.problems:
+            self._block_types = reach, found
+        return replace(found, problems=[one for one in found.problems if one.kind == "interrupted"])
 
     def block_types(self, reach: Reach, progress: Progress) -> BlockTypes:
         """Return what the blocks of ``reach`` are."""

@@ -6,6 +6,7 @@ locals of all threads' frames.
 
 from __future__ import annotations
 
+import math
 from typing import Dict, Iterator, List, Optional, Sequence
 
 import gdb
@@ -174,7 +175,10 @@ def has_pointers(type: Type, depth: int = 0) -> bool:
     return depth < _DEPTH and any(has_pointers(field.type, depth + 1) for field in type.fields)
 
 
-def read_clues(target: Target) -> GdbClues:
-    """Return what gdb knows about the types of the selected inferior."""
-    return GdbClues(target, settings.current_value("type-search-seconds"))
+def read_clues(target: Target, most: float = math.inf) -> GdbClues:
+    """Return what gdb knows about the types of the selected inferior.
+
+    :param most: seconds for looking at variables, where the user's setting allows more.
+    """
+    return GdbClues(target, min(settings.current_value("type-search-seconds"), most))
 

@@ -106,13 +106,6 @@ class Blocks:
             np.empty(0, np.uint32),
         )
 
-    def with_few(self, few: "Blocks") -> "Blocks":
-        """Return these blocks and a few more, all in address order; both are sorted."""
-        if not len(few):
-            return self
-        at = np.searchsorted(self.address, few.address, side="right").tolist()
-        return Blocks(*(_inserted(getattr(self, name), getattr(few, name), at) for name in _COLUMNS))
-
     @staticmethod
     def join(parts: Sequence["Blocks"]) -> "Blocks":
         """Return all parts in address order."""
@@ -129,11 +122,11 @@ class Blocks:
         return whole.select(np.argsort(whole.address, kind="stable"))
 
 
-_COLUMNS = ("address", "size", "state", "owner")
+def inserted(column: Any, few: Any, places: Sequence[int]) -> Any:
+    """Return a copy of a column with a few values among its own; ``numpy.insert`` is slow where those are very many.
 
-
-def _inserted(column: Any, few: Any, places: Sequence[int]) -> Any:
-    """As ``numpy.insert``, which is slow where few are put among very many."""
+    :param places: for each of the few, sorted: how many of the column come before it.
+    """
     whole = np.empty(len(column) + len(few), column.dtype)
     before = 0
     for number, place in enumerate([*places, len(column)]):

@@ -1,7 +1,7 @@
 """The kernels of ``native/``, through ctypes: the same functions as the reference's, with the same answers.
 
 The library knows nothing of Python. What long work there is, is done in steps, so that an interrupt is met between
-two of them; threads that it starts end with the call.
+two of them, and a limit of time (:func:`gdbext.progress.check`); threads that it starts end with the call.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from gdbext.kernels.columns import I64, U8, U32, U64, ChunkRun, Mask
 from gdbext.kernels.pointers import BlockIndex, Hits, PointerRules
 from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
+from gdbext.progress import check
 
 ABI = 3
 STEP_MILLISECONDS = 100
@@ -256,7 +257,7 @@ class Native:
         reached = np.zeros(2, np.uint64)
         columns = (_place(starts), _place(ends), len(starts), page, _place(reached), _place(whole), _place(zero))
         while not self._told(self._library.gx_page_census(held.reference, *columns)):
-            pass
+            check()
         return whole, zero
 
     # -- chains ---------------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ class Native:
         if not job:
             raise NativeError("the native kernels refuse an argument: spans or blocks overlap, or are not sorted")
         while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
-            pass
+            check()
 
     def _blocks(self, index: BlockIndex) -> Any:
         """Return blocks as the library takes them; their index is built once. They live as long as ``index``."""

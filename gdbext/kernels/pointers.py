@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.kernels.chains import Span, gather_scalars
+from gdbext.progress import check
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -100,6 +101,7 @@ def scan_pointers(
         first, words = _aligned_words(start, buffer, rules)
         step = _PIECE // rules.word
         for at in range(0, len(words), step):
+            check()
             found = _hits_in(words[at : at + step], first + at * rules.word, index, rules, wanted)
             full = full or len(found) > most
             parts.append(Hits(found.place[:most], found.row[:most], found.interior[:most]))
@@ -193,6 +195,7 @@ def _hits_of_blocks(
     counts = (np.maximum(end, first) - first) // word
     bounds = np.searchsorted(np.cumsum(counts), np.arange(0, int(counts.sum()), _AT_ONCE)[1:])
     for part in np.split(np.arange(len(rows)), np.unique(bounds)):
+        check()
         places = _places(first[part], counts[part].astype(np.int64), rules.word)
         values, known = gather_scalars(spans, places, rules.word, rules.byteorder)
         hits = _hits_in(values, 0, index, rules, live)

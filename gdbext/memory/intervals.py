@@ -7,7 +7,7 @@ common case, so work is done in slices and nothing is sorted twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Iterator, Sequence, Tuple
+from typing import Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,22 +100,76 @@ def unite(parts: Sequence[Intervals]) -> Union:
 
     :param parts: pairs of starts and ends, in any order; empty intervals do not count.
     """
-    none = np.empty(0, np.uint64)
-    starts = np.concatenate([none, *(part[0] for part in parts)])
-    ends = np.concatenate([none, *(part[1] for part in parts)])
+    kept = [_in_order(part) for part in parts]
+    claimed = sum((int(ends.sum()) - int(starts.sum())) % 2**64 for starts, ends in kept)
+    merging = _Merging()
+    for window in _windows(kept):
+        merging.take(*window)
+    covered, clashes = merging.result()
+    return Union(covered, claimed - covered.bytes, clashes)
+
+
+def _in_order(part: Intervals) -> Intervals:
+    """Return intervals without the empty ones, starts and ends sorted apart from each other."""
+    starts, ends = part
     kept = ends > starts
     if not kept.all():
         starts, ends = starts[kept], ends[kept]
-    claimed = int((ends - starts).sum())
-    # Sorted apart from each other: nothing is open before the i-th start exactly when all i earlier
-    # intervals have ended by then, that is when ends[i - 1] <= starts[i].
-    starts.sort(kind="stable")
-    ends.sort(kind="stable")
-    clashes = starts[1:][starts[1:] < ends[:-1]]
-    apart = starts[1:] > ends[:-1]
-    edge = np.ones(min(len(starts), 1), dtype=np.bool_)
-    covered = Coverage(starts[np.concatenate((edge, apart))], ends[np.concatenate((apart, edge))])
-    return Union(covered, claimed - covered.bytes, clashes)
+    return _in_order_of(starts), _in_order_of(ends)
+
+
+def _in_order_of(values: U64) -> U64:
+    return values if (values[1:] >= values[:-1]).all() else np.sort(values)
+
+
+def _windows(parts: Sequence[Intervals]) -> Iterator[Intervals]:
+    """Iterate over starts and ends of all parts, window by window of starts: what is at hand at a time is little."""
+    none = np.empty(0, np.uint64)
+    bounds = np.unique(np.concatenate([none, *(starts[_SLICE::_SLICE] for starts, _ in parts)]))
+    cuts = [[0, *np.searchsorted(starts, bounds).tolist(), len(starts)] for starts, _ in parts]
+    for at in range(len(bounds) + 1):
+        here = [slice(cut[at], cut[at + 1]) for cut in cuts]
+        columns = ([part[side][rows] for part, rows in zip(parts, here)] for side in (0, 1))
+        starts, ends = (np.sort(np.concatenate([none, *column]), kind="stable") for column in columns)
+        yield starts, ends
+
+
+class _Merging:
+    """Intervals that come window by window of starts become disjoint ones.
+
+    Nothing is open before the i-th start exactly when all i earlier intervals have ended by then, that is when the
+    (i - 1)-th end is not behind it: starts and ends are sorted apart from each other.
+    """
+
+    def __init__(self) -> None:
+        self._starts: List[U64] = []
+        self._ends: List[U64] = []
+        self._clashes: List[U64] = []
+        self._open = np.empty(0, np.uint64)  # ends of what came before that count yet, the last of all among them
+
+    def take(self, starts: U64, ends: U64) -> None:
+        """Add the intervals that begin in the next window; starts and ends are sorted."""
+        if not len(starts):
+            return
+        last = starts[-1]
+        if not len(self._open):
+            self._starts.append(starts[:1])
+            self._open, starts, ends = ends[:1], starts[1:], ends[1:]
+        closed = len(self._open) - 1
+        behind = np.sort(np.concatenate((self._open, ends)), kind="stable")
+        before = behind[closed : closed + len(starts)]
+        apart = starts > before
+        self._starts.append(starts[apart])
+        self._ends.append(before[apart])
+        self._clashes.append(starts[starts < before])
+        over = int(np.searchsorted(behind, last, side="right"))  # whatever comes ends later than these
+        self._open = behind[min(over, len(behind) - 1) :]
+
+    def result(self) -> Tuple[Coverage, U64]:
+        """Return what is covered, and where it is covered twice."""
+        none = np.empty(0, np.uint64)
+        starts, ends, clashes = (np.concatenate([none, *each]) for each in (self._starts, self._ends, self._clashes))
+        return Coverage(starts, np.concatenate((ends, self._open[-1:]))), clashes
 
 
 def subtract(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:

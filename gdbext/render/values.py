@@ -114,12 +114,12 @@ def _members_text(value: Any, exact: bool) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` within ``width`` characters: paths lose their middle, the rest its end."""
+    """Return ``text`` within ``width`` characters: paths and names of templates lose their middle, the rest its end."""
     if len(text) <= width:
         return text
     if width <= 1:
         return "…"[:width]
-    if "/" not in text:
+    if "/" not in text and "<" not in text:
         return text[: width - 1] + "…"
     tail = (width - 1) * 2 // 3
     return text[: width - 1 - tail] + "…" + text[len(text) - tail :]

@@ -109,6 +109,8 @@ def wrong(counts):
 def is_allowed(label, name, confidence, form):
     if name in (label, "unknown") or not label:
         return True
+    if name == f"like {label}":
+        return confidence == "low"
     if name == BEGINNINGS.get(label) or (label, name) == ("C string", "Session"):
         return confidence in ("low", "medium")
     if label == "std::vector<Circle> buffer":  # that its first words are one object is all that can be seen

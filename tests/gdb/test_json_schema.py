@@ -137,7 +137,7 @@ PROMISED = {
     " totals.leak_root_blocks totals.indirect_blocks missing[].what roots[].kind roots[].pointers by_type[].type"
     " by_type[].kept_bytes by_size[].size by_size[].blocks leak_roots[].address leak_roots[].kept_bytes"
     " leaked[].address leaked[].state leaked[].leak_root maybe_leaked[].address",
-    "blocks refs": "block reached pointers interior references[].kind references[].address references[].place"
+    "blocks refs": "block reach pointers interior references[].kind references[].address references[].place"
     " stale_references[].address",
     "blocks path": "from_root kept_by steps[].kind steps[].address steps[].to steps[].place",
     "blocks retained": "reached kept_by_one shared roots[].root roots[].retained blocks[].address blocks[].retained"

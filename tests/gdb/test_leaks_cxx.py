@@ -21,8 +21,11 @@ def test_objects_and_containers(stages, target, info, twin):
         here = stages.keep(("leaks.cc", board, twin), lambda: set_up(board, arguments, stages.place))
     except Unavailable as reason:
         pytest.skip(str(reason))
-    (answer,) = ask(here, LEAKS)
+    answer, retained = ask(here, LEAKS, "blocks retained")
     check(here.truth, answer)
+    if info == "debug" and twin == "leaking":  # the newest frame is libc's, and its language is C
+        roots = [row["root"] for row in retained["data"]["roots"]]
+        assert any(root.startswith("static table_held of ") for root in roots) and "_Z" not in "".join(roots)
     data = answer["data"]
     blocks = here.truth.details["blocks"]
     assert bool(data["leaked"]) == bool(data["maybe_leaked"]) == (twin == "leaking")

@@ -112,10 +112,10 @@ def test_the_middle_of_a_block_and_freed_ones(stage, twin):
         here, f"blocks refs {details['freed']}", f"blocks refs {details['of_freed']}",
         f"blocks path {details['leaked'][1]}",
     )  # fmt: skip
-    assert "These are dangling pointers" in dangling["data"]["what"] and dangling["data"]["reached"] is None
+    assert "These are dangling pointers" in dangling["data"]["what"] and dangling["data"]["reach"] is None
     rows = dangling["data"]["references"]
     assert [row["address"] for row in rows if row["kind"] == "global"] == [details["dangling"]]
-    assert held["data"]["references"] == [] and held["data"]["reached"] == "leaked"
+    assert held["data"]["references"] == [] and held["data"]["reach"] == "leaked"
     stale = [row["address"] for row in held["data"]["stale_references"]]
     assert stale == [hex(address(details["freed_holder"]) + 8 * word)]
     steps = [(row["block"], row["to"]) for row in kept["data"]["steps"]]

@@ -12,6 +12,7 @@ from gdbext.analysis.blocktypes.clues import Clues, TypedPlace
 from gdbext.analysis.blocktypes.contents import put_contents
 from gdbext.analysis.blocktypes.fits import Fits
 from gdbext.analysis.blocktypes.layouts import Layout, Layouts
+from gdbext.analysis.blocktypes.likeness import put_likeness
 from gdbext.analysis.blocktypes.model import HIGH, MEDIUM, VTABLE, BlockTypes
 from gdbext.analysis.blocktypes.propagate import Propagation
 from gdbext.analysis.blocktypes.python import put_python
@@ -20,52 +21,76 @@ from gdbext.analysis.blocktypes.vtables import Table, TableReader, first_words
 from gdbext.analysis.blocktypes.words import Words
 from gdbext.analysis.reach.graph import Reach
 from gdbext.kernels import NOT_REACHED
+from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.structures.types import Code, Type
 from gdbext.target import Target
 
 _SECONDS = 30  # for following pointers
+_OFTEN = 4  # one in so many
 
 
-
-
-def find_types(reach: Reach, clues: Clues, progress: Progress, leaked: bool = False) -> BlockTypes:
+def find_types(
+    reach: Reach, clues: Clues, progress: Progress, leaked: bool = False, seconds: float = _SECONDS
+) -> BlockTypes:
     """Return what each live block is, as far as it can be known.
 
     :param leaked: whether only leaked blocks matter, which takes far less time: pointers of variables lead to none.
+        What these are like is not known then.
+    :param seconds: for following pointers.
 
     In order of trust: a class by its virtual table, CPython's objects, types of pointers from typed places on with
-    containers among them, contents. What was stopped on the way is kept, and a problem says so.
+    containers among them, contents, likeness. What was stopped on the way is kept, and a problem says so.
     """
     sheet = Sheet(len(reach), reach.states == NOT_REACHED if leaked else None)
     problems: List[Problem] = []
     try:
-        problems += _find(reach, clues, sheet, progress, () if leaked else clues.places())
+        problems += _find(reach, clues, sheet, progress, () if leaked else clues.places(), seconds)
+        if not leaked:
+            put_likeness(Words(reach), sheet, reach.states == NOT_REACHED, progress)
     except KeyboardInterrupt:
         problems.append(Problem("interrupted", None, "types of blocks: stopped, so the rest is unknown"))
     return sheet.result([*clues.problems, *problems])
 
 
 def _find(
-    reach: Reach, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace]
+    reach: Reach, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace], seconds: float
 ) -> Sequence[Problem]:
     words, fits = Words(reach), Fits(reach)
     reader = TableReader(reach.target, words, clues.demangle)
     classes = put_classes(reach.target, words, sheet, reader, progress)
     tagged = not (classes[2] or _has_cplusplus(reach.target))
     layouts = Layouts(clues.find_type, words.size, tagged)
-    work = Propagation(words, sheet, layouts, fits, time.monotonic() + _SECONDS, progress)
+    work = Propagation(words, sheet, layouts, fits, time.monotonic() + seconds, progress)
     for one in type_classes(sheet, words, fits, layouts, classes):
         work.add(one.layout, words.index.address[one.rows], one.count, one.confidence)
     put_python(words, sheet, progress)
     _start_at(work, layouts, places)
     work.run()
     sheet.settle()
+    _doubt_with_more(words, sheet)
     _put_arrays(words, sheet, classes[2], progress)
     put_contents(words, sheet, progress)
-    late = Problem("types-cut-short", None, f"following typed pointers took more than {_SECONDS} seconds and was ended")
+    late = Problem("types-cut-short", None, f"following typed pointers took more than {seconds} seconds and was ended")
     return [] if work.complete else [late]
+
+
+def _doubt_with_more(words: Words, sheet: Sheet) -> None:
+    """Lower types whose blocks often hold something behind the object, where the allocator rounds up by a word.
+
+    It may be of the block's last owner; or these are larger objects that only begin with one.
+    """
+    ends = ((sheet.sizes() + words.size - 1) // words.size * words.size).astype(np.uint64)
+    rows = np.flatnonzero((sheet.confidence == HIGH) & (ends > 0)[sheet.code])
+    room, more = np.zeros(len(ends), np.int64), np.zeros(len(ends), np.int64)
+    for part in slices(len(rows)):
+        some = rows[part]
+        some = some[words.index.size[some] >= ends[sheet.code[some]] + np.uint64(words.size)]
+        values, _ = words.in_blocks(words.index.address[some] + ends[sheet.code[some]])
+        room += np.bincount(sheet.code[some], minlength=len(ends))
+        more += np.bincount(sheet.code[some[values != 0]], minlength=len(ends))
+    sheet.lower((room > 0) & (_OFTEN * more >= room))
 
 
 def _has_cplusplus(target: Target) -> bool:

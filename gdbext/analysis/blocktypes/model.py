@@ -13,7 +13,7 @@ CONFIDENCE_NAMES = ("", "low", "medium", "high")
 
 # How a type was recognised, as reports print it.
 VTABLE, DEBUG_INFO, CONTAINER, SHAPE, PYTHON = ("vtable", "debug info", "container", "shape", "python")
-TEXT, ZEROS, POINTERS, UNKNOWN = ("text", "zeros", "pointers", "unknown")
+LIKENESS, TEXT, ZEROS, POINTERS, UNKNOWN = ("likeness", "text", "zeros", "pointers", "unknown")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class TypeName:
     """One type.
 
     :param name: as the program's language writes it ("Session", "struct item", "std::vector<int> buffer"), or what the
-        contents look like ("C string", "UTF-16 text", "zeros", "pointers", "unknown").
+        contents look like ("like struct item", "C string", "UTF-16 text", "zeros", "pointers", "unknown").
     :param kind: how it was recognised; one of the words above.
     """
 

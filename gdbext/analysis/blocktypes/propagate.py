@@ -203,6 +203,8 @@ class Propagation:
         loose = rows[~tight]
         if len(loose) and not layout.flexible:
             self.sheet.note_larger(self._code(layout))
+        if not layout.flexible:
+            self.sheet.note_size(self._code(layout), layout.size)
         if layout.flexible or node:
             self._take(layout, loose, min(confidence, MEDIUM), yields=node)
             return

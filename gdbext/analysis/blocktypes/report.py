@@ -53,7 +53,7 @@ class TypedBlock:
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
-    state: str = column("state")
+    reach: str = column("reach")
     confidence: Optional[str] = column("confidence")
     recognised_by: str = column("recognised by")
     name: str = column("type")
@@ -68,7 +68,7 @@ class TypeListing:
     blocks: Rows = table("Blocks")
 
 
-_BY_CONTENTS = ("text", "zeros", "pointers")
+_BY_CONTENTS = ("likeness", "text", "zeros", "pointers")
 
 
 def summarise(reach: Reach, found: BlockTypes, by_size: bool = False) -> Report:

@@ -44,6 +44,7 @@ class Sheet:
         self._codes: Dict[TypeName, int] = {self.types[0]: 0}
         self._starts: Dict[int, FrozenSet[str]] = {}
         self._larger: "set[int]" = set()
+        self._sizes: Dict[int, int] = {}
 
     def code_of(self, name: str, kind: str, starts: FrozenSet[str] = frozenset()) -> int:
         """Return a type's code, a new one when it is met for the first time.
@@ -121,6 +122,19 @@ class Sheet:
     def note_larger(self, code: int) -> None:
         """Remember that blocks of a type have room for more than one needs: others may begin with one."""
         self._larger.add(code)
+
+    def note_size(self, code: int, size: int) -> None:
+        """Remember how many bytes an object of a type has, of what debug info tells."""
+        if self.types[code].kind == DEBUG_INFO:
+            self._sizes[code] = size
+
+    def sizes(self) -> I64:
+        """Return what :meth:`note_size` was told of each type, 0 where nothing."""
+        return np.array([self._sizes.get(code, 0) for code in range(len(self.types))], np.int64)
+
+    def lower(self, codes: Mask) -> None:
+        """Lower what is high of types."""
+        self.confidence[codes[self.code] & (self.confidence == HIGH)] = MEDIUM
 
     def settle(self) -> None:
         """Lower what is high of types that other types begin with: as in C, the pointer may be to such a one."""

@@ -30,6 +30,7 @@ class Words:
         self.size = reach.rules.word
         self.index: BlockIndex = reach.marked.blocks.index
         self._spans = reach.marked.spans
+        self._starts = np.array([start for start, _ in self._spans], np.uint64)
         self._clear = np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
         regions = reach.target.memory.regions()
         self._mapped = Coverage(*columns((region.start, region.end) for region in regions))
@@ -43,6 +44,26 @@ class Words:
     def in_blocks(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
         """As :meth:`read`, of memory that blocks lie in."""
         return gather_scalars(self._spans, addresses, size or self.size, self.target.abi.byteorder)
+
+    def bytes_at(self, addresses: U64, count: int) -> "tuple[npt.NDArray[np.uint8], Mask]":
+        """Return ``count`` bytes at each address, a row each, and for which all of them lie in one span of the blocks'.
+
+        :param addresses: sorted.
+        """
+        data, there = np.zeros((len(addresses), count), np.uint8), np.zeros(len(addresses), np.bool_)
+        items = data.view(f"V{count}").ravel()
+        span = np.searchsorted(self._starts, addresses, side="right") - 1
+        firsts = np.flatnonzero(np.diff(span, prepend=-1))  # those before any span are not there
+        for first, behind in zip(firsts.tolist(), [*firsts[1:].tolist(), len(span)]):
+            start, buffer = self._spans[int(span[first])]
+            held = memoryview(buffer).nbytes - count + 1  # type: ignore[arg-type]
+            offsets = addresses[first:behind] - np.uint64(start)
+            fits = int(np.searchsorted(offsets, np.uint64(max(held, 0))))
+            if fits:
+                every = np.ndarray((held,), items.dtype, buffer, strides=(1,))  # type: ignore[arg-type]
+                items[first : first + fits] = every[offsets[:fits].astype(np.intp)]
+                there[first : first + fits] = True
+        return data, there
 
     def read(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
         """Return the number at each address, and whether it could be read.

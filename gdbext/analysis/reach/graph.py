@@ -47,6 +47,11 @@ class Reach:
         """REACHED, MAYBE_REACHED or NOT_REACHED of each row."""
         return self.marked.states
 
+    @property
+    def any_leaked(self) -> bool:
+        """Whether anything leaked."""
+        return bool((self.states == NOT_REACHED).any())
+
     @cached_property
     def edges(self) -> Edges:
         """Which block points at which."""

@@ -44,6 +44,8 @@ def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Prog
     :raises KeyboardInterrupt: when stopped: half a marking would call leaked what is not.
     """
     require_heaps(heaps)
+    if any(heap.interrupted for heap in heaps):
+        raise KeyboardInterrupt
     rules = PointerRules(target.abi.pointer_size, target.abi.byteorder, clear)
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
@@ -160,15 +162,24 @@ def _block_spans(
 ) -> Tuple[List[Span], List[Missing]]:
     """Return the memory that blocks lie in, without what lies far from any, and what allocators have for themselves."""
     spans: List[Span] = []
-    unread = 0
     word = target.abi.pointer_size
     own = unite([columns([piece for heap in heaps for piece in heap.metadata])]).covered
     starts, ends, _ = subtract(Coverage(*columns(_stretches(index))), own)
-    for start, end in zip(starts.tolist(), ends.tolist()):
-        unread += _add_spans(target, spans, start - start % word, end)
+    between = [
+        _add_spans(target, spans, start - start % word, end) for start, end in zip(starts.tolist(), ends.tolist())
+    ]
+    unread = _unread_bytes(spans, index, own) if any(between) else 0  # between blocks other memory may be, or none
     if not unread:
         return spans, []
     return spans, [Missing(f"{size_text(unread)} of the heap's own memory", unread)]
+
+
+def _unread_bytes(spans: Sequence[Span], index: BlockIndex, own: Coverage) -> int:
+    """Return how many bytes of blocks are in no span; those that allocators have for themselves do not count."""
+    sizes = (memoryview(data).nbytes for _, data in spans)  # type: ignore[arg-type]
+    read = unite([columns([(start, start + size) for (start, _), size in zip(spans, sizes)])]).covered
+    ends = index.address + index.size
+    return max(int(index.size.sum()) - read.within(index.address, ends) - own.within(index.address, ends), 0)
 
 
 def _stretches(index: BlockIndex) -> List[Tuple[int, int]]:

@@ -19,6 +19,7 @@ from gdbext.analysis.reach.model import (
     Roots,
     RootWord,
 )
+from gdbext.analysis.reach.saved import with_saved_frames
 from gdbext.analysis.reach.stacks import Stack, find_dead_stacks, find_descriptors, find_stacks
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
@@ -43,8 +44,8 @@ def read_roots(target: Target, heaps: Sequence[Heap]) -> Roots:
     """
     regions = [region for region in target.memory.regions() if _may_hold_pointers(region)]
     there = [region for region in regions if region.readable]
-    stacks = find_stacks(target)
     allocators = _allocators(heaps)
+    stacks = _living_stacks(target, _without(there, allocators))
     own = [part for part in _without(there, allocators) if part.anonymous and part.writable]
     descriptors = find_descriptors(target, own)
     dead = find_dead_stacks(target, descriptors)
@@ -58,7 +59,14 @@ def read_roots(target: Target, heaps: Sequence[Heap]) -> Roots:
     known = {thread.tls for thread in target.threads}
     words += [word for one in descriptors if one not in known for word in _dtv_words(target, one, None)]
     words += [RootWord(STACK, "stack in a block", block, one.thread) for one, block in inside]
-    return Roots(ranges, words, list(_missing(target, regions)))
+    return Roots(ranges, words, [*_missing(target, regions), *_left_out(target, _without(regions, allocators))])
+
+
+def _living_stacks(target: Target, pieces: Sequence[Region]) -> Sequence[Stack]:
+    """Return the stacks of threads, with frames below the stack pointer where a context has any."""
+    stacks = find_stacks(target)
+    data = [(piece.start, piece.end) for piece in pieces if target.find_module(piece.start) is not None]
+    return with_saved_frames(target, stacks, [*((stack.live, stack.high) for stack in stacks), *data])
 
 
 def _allocators(heaps: Sequence[Heap]) -> List[Piece]:
@@ -164,6 +172,18 @@ def _is_shared(region: Region) -> bool:
     if region.source != "absent":
         return False
     return region.name.endswith(" (deleted)") or region.name.startswith(("/SYSV", "/memfd:", "/dev/zero"))
+
+
+def _left_out(target: Target, pieces: Sequence[Region]) -> Iterator[Missing]:
+    """Iterate over what a whole core lacks: mappings never written, or kept out by MADV_DONTDUMP.
+
+    The kernel leaves out both (fs/coredump.c, vma_dump_size), and nothing in the core tells one from the other.
+    """
+    absent = [piece for piece in pieces if piece.source == "absent" and piece.writable and not piece.name]
+    absent = [piece for piece in absent if target.find_module(piece.start) is None]
+    if absent and is_whole(target.problems):
+        what = "anonymous memory that is not in the core (never written, or kept out by MADV_DONTDUMP)"
+        yield Missing(what, sum(piece.size for piece in absent), absent[0].start)
 
 
 def _missing(target: Target, regions: Sequence[Region]) -> Iterator[Missing]:

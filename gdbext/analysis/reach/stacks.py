@@ -55,13 +55,18 @@ def _stack(target: Target, thread: Thread) -> Optional[Stack]:
     bounds = find_stack_bounds(target, thread.tls) if thread.tls is not None else None
     if bounds is not None and bounds[0] <= pointer < bounds[1]:
         return Stack(thread, max(bounds[0], region.start), live, min(bounds[1], region.end))
-    return Stack(thread, _low(target, region), live, region.end)
+    return Stack(thread, _low(target, region, thread.tls), live, region.end)
 
 
-def _low(target: Target, region: Region) -> Optional[int]:
-    """Return the start of a mapping that is a stack and nothing else, or None where it may be more."""
+def _low(target: Target, region: Region, descriptor: Optional[int]) -> Optional[int]:
+    """Return the start of a mapping that is a stack and nothing else, or None where it may be more.
+
+    A thread whose own stack is elsewhere runs on a coroutine's, and those of others may lie below it.
+    """
     if region.name == "[stack]":
         return region.start
+    if descriptor is not None:
+        return None
     below = target.index.find(region.start - 1)
     return region.start if below is not None and below.permissions == "---" else None
 

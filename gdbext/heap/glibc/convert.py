@@ -24,6 +24,7 @@ from gdbext.heap.model import (
     Charge,
     Span,
     State,
+    inserted,
 )
 
 _BINNED = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
@@ -32,10 +33,13 @@ _BINNED = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
 def blocks_of(heap: GlibcHeap, chunks: Chunks, state: U8, owner: U32) -> Blocks:
     """Turn chunks, tops, fenceposts and mmapped chunks into blocks."""
     sizes = heap.sizes
-    arena = Blocks(
-        chunks.address + np.uint64(sizes.header), chunks.size - np.uint64(sizes.word), state, owner
-    )
-    return arena.with_few(_extra_blocks(heap))
+    few = _extra_blocks(heap)
+    header, word = np.uint64(sizes.header), np.uint64(sizes.word)
+    at = np.searchsorted(chunks.address, few.address - header, side="right").tolist()
+    address, size = inserted(chunks.address, few.address - header, at), inserted(chunks.size, few.size + word, at)
+    address += header
+    size -= word
+    return Blocks(address, size, inserted(state, few.state, at), inserted(owner, few.owner, at))
 
 
 def _extra_blocks(heap: GlibcHeap) -> Blocks:
@@ -113,18 +117,19 @@ class Charges(Sequence[Charge]):
 
     def _payload(self, states: Sequence[State]) -> Tuple[U64, U64]:
         """User bytes; the last word of an arena chunk at its segment's end is clipped."""
-        chosen = self._heap.blocks.select(self._heap.blocks.having(states))
-        return chosen.address, np.minimum(chosen.address + chosen.size, self._limits(chosen.address))
+        chosen = self._heap.blocks.having(states)
+        starts = self._heap.blocks.address[chosen]
+        ends = starts + self._heap.blocks.size[chosen]
+        self._clip(starts, ends)
+        return starts, ends
 
-    def _limits(self, addresses: U64) -> U64:
-        """Return for each address the end of the segment that it lies in."""
+    def _clip(self, starts: U64, ends: U64) -> None:
+        """Bound each end by that of the segment that its block lies in."""
         spans = [(w.segment.start, w.end) for v in self._heap.arenas for w in v.walked]
-        spans += [(one.start, one.end) for one in self._heap.mmapped.chunks]
-        starts, ends = _columns(sorted(spans))
-        if not len(starts):
-            return addresses
-        limits: U64 = ends[np.searchsorted(starts, addresses, side="right") - 1]
-        return limits
+        spans = sorted([*spans, *((one.start, one.end) for one in self._heap.mmapped.chunks)])
+        firsts = np.searchsorted(starts, np.array([start for start, _ in spans], np.uint64)).tolist()
+        for (_, limit), first, behind in zip(spans, firsts, [*firsts[1:], len(starts)]):
+            np.minimum(ends[first:behind], np.uint64(limit), out=ends[first:behind])
 
     def _headers(self) -> Tuple[U64, U64]:
         """One size word a chunk, and the whole header of mmapped chunks."""

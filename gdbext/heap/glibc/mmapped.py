@@ -27,6 +27,8 @@ from gdbext.target import Target
 
 HUGE_PAGES = 1  # MMAP_HP
 
+_AT_ONCE = 1 << 24  # bytes, whole pages: of a process they are copied
+
 
 @dataclass(frozen=True)
 class MmappedChunk:
@@ -141,18 +143,21 @@ def _for_each_chunk(
     low, high = low + -low % page, high - high % page
     if low >= high:
         return
-    try:
-        words = words_at(target.memory, target.abi, low, (high - low) // sizes.word)
-    except FaultError:
-        return  # the region's absence is the core reader's problem, told there
-    found: Dict[int, MmappedChunk] = {}
-    for user in _user_offsets(sizes, page):
-        found.update((one.start, one) for one in _headers(words, sizes, page, (low, high), (user, trailer)))
+    found: Dict[int, Tuple[int, MmappedChunk]] = {}
+    for first in range(low, high, _AT_ONCE):
+        try:
+            words = words_at(target.memory, target.abi, first, min(_AT_ONCE, high - first) // sizes.word)
+        except FaultError:
+            return  # the region's absence is the core reader's problem, told there
+        for user in _user_offsets(sizes, page):
+            for one in _headers(words, first, sizes, page, (low, high), (user, trailer)):
+                if user >= found.get(one.start, (0,))[0]:
+                    found[one.start] = user, one
     at = low
     for start in sorted(found):
         if start >= at:
-            at = found[start].end
-            yield found[start]
+            at = found[start][1].end
+            yield found[start][1]
 
 
 def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
@@ -171,18 +176,19 @@ def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
 
 
 def _headers(
-    words: U64, sizes: Sizes, page: int, bounds: Tuple[int, int], place: Tuple[int, int]
+    words: U64, first: int, sizes: Sizes, page: int, bounds: Tuple[int, int], place: Tuple[int, int]
 ) -> Iterator[MmappedChunk]:
     """Iterate over the mmapped chunks whose user memory begins at one offset of a page.
 
-    :param bounds: addresses of the first word and of the end.
+    :param first: address of the first of the words, where a page begins.
+    :param bounds: of all memory that chunks may lie in here.
     :param place: that offset, and the bytes between a chunk and its mapping's end.
     """
     (low, high), (user, trailer), step = bounds, place, page // sizes.word
     at = (user - sizes.header) // sizes.word
     lead, heads = words[at::step] & ~np.uint64(HUGE_PAGES), words[at + 1 :: step]
     lead = lead[: len(heads)]
-    chunk = np.arange(len(heads), dtype=np.uint64) * np.uint64(page) + np.uint64(low + user - sizes.header)
+    chunk = np.arange(len(heads), dtype=np.uint64) * np.uint64(page) + np.uint64(first + user - sizes.header)
     size = (heads & ~np.uint64(FLAG_BITS)) + np.uint64(trailer)
     whole_pages = (lead + np.uint64(sizes.header)) % np.uint64(page) == 0
     sound = whole_pages if user == page else lead == user - sizes.header

@@ -54,6 +54,25 @@ def test_lists_work_out_only_what_they_need(context, given, asked):
     assert context.asked == asked
 
 
+@pytest.mark.parametrize("clear", ["0xffffffffffffffff", "0x1000", "0xff0000"])
+def test_bits_that_tell_blocks_apart_are_no_tags(context, clear):
+    with pytest.raises(UsageError) as raised:
+        blocks.list_blocks(context, Arguments(where="state == leaked", clear=clear))
+    assert str(raised.value) == (
+        f"--clear: {clear} would take the bits that tell blocks apart; "
+        "name the tags alone: 0x7 in low bits, 0xff00000000000000 in the top byte"
+    )
+
+
+def test_what_is_no_number_of_bits_names_the_option(context):
+    def evaluate(text):
+        raise UsageError(f"cannot evaluate {text!r}")
+
+    context.evaluate = evaluate
+    with pytest.raises(UsageError, match="^--clear: cannot evaluate 'x'$"):
+        blocks.list_blocks(context, Arguments(where="state == leaked", clear="x"))
+
+
 def test_a_list_by_a_query(context):
     found = blocks.list_blocks(context, Arguments(where="state == leaked and refs == 0", sort="-size"))
     assert [(row.size, row.reach, row.refs) for row in found.data.blocks] == [(312, "leaked", 0), (104, "leaked", 0)]

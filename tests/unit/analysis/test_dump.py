@@ -304,3 +304,11 @@ def test_a_leaked_block_says_so():
 def test_numbers_that_are_small_are_shown_in_tens(word):
     shown = what(LOST, contents={LOST: [word]})[0]
     assert shown == ({2**31 - 1: "2147483647", 2**64 - 1: "-1"}.get(word, ""))
+
+
+def test_pointers_to_ends_of_blocks():
+    contents = {**WORDS, PAIR: [TEXT, TEXT + 48, FREED + 64, PAIR + 32]}
+    assert what(PAIR, contents=contents) == [
+        f"-> block {TEXT:#x} (48 bytes, reached)", f"-> end of block {TEXT:#x}",
+        "-> glibc's own bytes of arena 0xa000", f"-> end of block {PAIR:#x}",
+    ]  # fmt: skip

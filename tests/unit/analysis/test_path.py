@@ -41,7 +41,7 @@ def test_the_shortest_of_several_ways():
     assert pointers(data) == [
         (hex(DATA + 0x18), hex(first), 0), (hex(first + 8), hex(second), 0), (hex(second + 16), hex(third), 0)
     ]  # fmt: skip
-    assert data["depth"] == 3 and data["from_root"] and data["reached"] == "reached"
+    assert data["depth"] == 3 and data["from_root"] and data["reach"] == "reached"
     assert "kept by: global cache +0x18 of app, by 3 pointers" in shown
     assert "3 bytes into block 0x10300 (64 bytes), in use, reached" in shown
 
@@ -61,7 +61,7 @@ def test_a_long_way_by_beginnings_before_a_short_one_into_the_middle():
     world.put(first, second + 8)
     data, _ = ask(world, second)
     assert [(row["into"], row["interior"]) for row in data["steps"]] == [(16, True), (8, True)]
-    assert data["reached"] == "maybe leaked"
+    assert data["reach"] == "maybe leaked"
 
 
 def test_which_root_is_told():
@@ -138,7 +138,7 @@ def test_tags_on_the_way():
     world.put(DATA, first | 1)
     world.put(first, second | 7)
     data, _ = ask(world, second, clear=7)
-    assert [row["into"] for row in data["steps"]] == [0, 0] and data["reached"] == "reached"
+    assert [row["into"] for row in data["steps"]] == [0, 0] and data["reach"] == "reached"
 
 
 def test_a_list_of_many_nodes():
@@ -149,3 +149,50 @@ def test_a_list_of_many_nodes():
         world.put(one, following)
     data, _ = ask(world, nodes[-1])
     assert data["depth"] == len(nodes) and [row["to"] for row in data["steps"]] == [hex(node) for node in nodes]
+
+
+def chained(world, count, sizes=(64,), at=8):
+    """Blocks that each point at the next, the first held by the data; sizes in turn."""
+    made = [world.block(HEAP + 0x100 * (number + 1), sizes[number % len(sizes)]) for number in range(count)]
+    world.put(DATA, made[0])
+    for one, other in zip(made, made[1:]):
+        world.put(one + at, other)
+    return made
+
+
+@pytest.mark.parametrize("count", [2, 4, 5, 6, 18, 60])
+def test_long_runs_are_folded_for_people(count):
+    world = ReachWorld()
+    made = chained(world, count)
+    data, shown = ask(world, made[-1])
+    assert pointers(data)[1:] == [(hex(one + 8), hex(other), 0) for one, other in zip(made, made[1:])]
+    places = [f"block {one:#x} (64 bytes) +0x8" for one in made[:-1]]
+    if count <= 5:  # four pointers are no long run
+        assert all(place in shown for place in places) and "more like this" not in shown
+        return
+    folded = f"{made[-2]:#x} 0 … {count - 3} more like this (--json has all) {made[-1]:#x} 0 {places[-1]}"
+    assert f"{made[1]:#x} 0 {places[0]} {folded}" in shown
+    assert not any(place in shown for place in places[1:-1])
+
+
+def test_what_differs_is_not_folded():
+    world = ReachWorld()
+    made = chained(world, 12, sizes=(64, 80))
+    assert "more like this" not in ask(world, made[-1])[1]
+    world = ReachWorld()
+    made = chained(world, 12)
+    world.put(made[6] + 8, 0)
+    world.put(made[6] + 16, made[7])
+    shown = ask(world, made[-1])[1]
+    assert f"block {made[6]:#x} (64 bytes) +0x10" in shown and "… 4 more like this" in shown
+    assert "… 2 more like this" not in shown and f"block {made[8]:#x} (64 bytes) +0x8" in shown
+
+
+def test_runs_of_pointers_into_the_middle_are_folded():
+    world = ReachWorld()
+    made = [world.block(HEAP + 0x100 * (number + 1), 64) for number in range(20)]
+    world.put(DATA, made[0])
+    for one, other in zip(made, made[1:]):
+        world.put(one + 8, other + 16)
+    shown = ask(world, made[-1])[1]
+    assert f"{made[-2]:#x} 16 … 17 more like this" in shown

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gdbext.analysis.reach.naming import Places
-from gdbext.analysis.refs import WIDE, refs
+from gdbext.analysis.refs import DEEPEST, WIDE, refs
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text
@@ -44,7 +44,7 @@ def test_roots_blocks_and_freed_memory_point_at_a_block():
         ("allocator", hex(HEAP + 0x180), 0), ("free block", hex(freed + 32), 0)
     ]  # fmt: skip
     assert (data["pointers"], data["interior"], data["stale"]) == (4, 2, 2)
-    assert (data["block"], data["size"], data["state"], data["reached"]) == (hex(block), 64, "in use", "reached")
+    assert (data["block"], data["size"], data["state"], data["reach"]) == (hex(block), 64, "in use", "reached")
     assert "5 bytes into block 0x10100 (64 bytes), in use, reached" in shown
     assert "rbx of thread 1" in shown and "free block 0x10300 (64 bytes) +0x20, stale" in shown
     assert all(row["depth"] == 1 and row["target"] == hex(block) for row in data["references"])
@@ -69,7 +69,7 @@ def test_a_freed_block_has_dangling_pointers():
     world.put(holder + 8, freed)
     data, shown = ask(world, freed + 8)
     assert [row["kind"] for row in data["references"]] == ["global", "block"]
-    assert (data["state"], data["reached"], data["block"]) == ("tcache", None, hex(freed))
+    assert (data["state"], data["reach"], data["block"]) == ("tcache", None, hex(freed))
     assert "not in use: free (tcache). These are dangling pointers" in " ".join(shown.split())
 
 
@@ -167,4 +167,57 @@ def test_nothing_points_there(depth):
     world = ReachWorld()
     block = world.block(HEAP + 0x100, 64)
     data, shown = ask(world, block, depth=depth)
-    assert data["references"] == [] and data["reached"] == "leaked" and "Pointers: none" in shown
+    assert data["references"] == [] and data["reach"] == "leaked" and "Pointers: none" in shown
+
+
+def chained(world, count):
+    made = [world.block(HEAP + 0x80 * (number + 1), 64) for number in range(count)]
+    world.put(DATA, made[0])
+    for one, other in zip(made, made[1:]):
+        world.put(one + 8, other)
+    return made
+
+
+def test_long_runs_of_levels_are_folded_for_people():
+    world = ReachWorld()
+    made = chained(world, 41)
+    data, shown = ask(world, made[-1], depth=0)
+    assert [row["depth"] for row in data["references"]] == list(range(1, 42))
+    table = [line.split(None, 2) for line in shown.partition("Pointers:")[2].splitlines()[3:7]]
+    assert table == [
+        [f"{made[-2] + 8:#x}", "0", f"block {made[-2]:#x} (64 bytes) +0x8"],
+        [f"{made[1] + 8:#x}", "0", "… 38 more levels like this (--json has all)"],
+        [f"{made[0] + 8:#x}", "0", f"·39· block {made[0]:#x} (64 bytes) +0x8"],
+        [f"{DATA:#x}", "0", "·40· data of app +0x0"],
+    ]
+    _, short = ask(world, made[-1], depth=4)
+    assert "more levels" not in short and f"· · · block {made[-5]:#x} (64 bytes) +0x8" in short
+
+
+def test_levels_that_others_point_at_too_are_not_folded():
+    world = ReachWorld()
+    made = chained(world, 20)
+    for number, one in enumerate(made[1::2]):
+        world.put(DATA + 8 * (number + 1), one)
+    _, shown = ask(world, made[-1], depth=0)
+    assert "more levels" not in shown and all(f"block {one:#x}" in shown for one in made)
+
+
+def test_levels_end_somewhere():
+    world = ReachWorld()
+    made = chained(world, DEEPEST + 20)
+    assert len(ask(world, made[-1], depth=0)[0]["references"]) == DEEPEST
+    assert len(ask(world, made[-1], depth=1000)[0]["references"]) == DEEPEST
+
+
+def test_a_block_that_alone_points_into_itself():
+    world = ReachWorld()
+    block, other = world.block(HEAP + 0x100, 64), world.block(HEAP + 0x200, 64)
+    world.put(block + 8, block + 24)
+    _, shown = ask(world, block)
+    assert "nothing but the block itself points there" in shown and "--interior" not in shown
+    world.put(other, block + 16)
+    _, shown = ask(world, block)
+    assert "nothing points at its beginning, 2 words into it: see --interior" in shown and "itself" not in shown
+    _, shown = ask(ReachWorld(), HEAP + 0x100)
+    assert "itself" not in shown

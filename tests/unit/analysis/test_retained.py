@@ -22,7 +22,8 @@ def ask(world, top=20, names=None, types=None):
         code = np.array([types.get(address, 0) for address in reach.address.tolist()], np.uint32)
         every = [TypeName(name, "debug info") for name in ("unknown", "one", "two", "three")]
         known = BlockTypes(every, code, np.full(len(code), HIGH, np.uint8))
-    report = retained(reach, Places(reach, names or SaidNames(), lambda: known), top)
+    places = Places(reach, names or SaidNames(), lambda: known)
+    report = retained(reach, find_kept(reach, places.names), places, top)
     document = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))
     return document["data"], " ".join("".join(text(report, exact=True, limit=None)).split())
 

@@ -4,7 +4,7 @@ import pytest
 
 from gdbext.analysis.ledger import ledger
 from gdbext.analysis.thresholds import thresholds
-from gdbext.analysis.triage import find_corruption, ranked, target_text, triage
+from gdbext.analysis.triage import Beyond, find_corruption, ranked, target_text, triage
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text
@@ -46,6 +46,13 @@ def test_without_a_heap_there_is_no_all_clear(maker):
     report = triage(maker.target(), [], {})
     assert report.data.verdict == "No heap was found, so there is nothing to judge but the ledger."
     assert not report.findings
+
+
+def test_a_search_that_was_stopped_gives_no_all_clear(maker):
+    healthy(maker)
+    report = triage(maker.target(), [maker.heap()], {}, beyond=Beyond(complete=False))
+    assert report.data.verdict == "No findings in what was looked at: not all of locks, tables and leaks was."
+    assert not report.complete
 
 
 def test_findings_of_all_sources_ranked(maker):

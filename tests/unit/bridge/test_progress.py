@@ -6,10 +6,13 @@ import os
 import pty
 import select
 
+import numpy as np
 import pytest
 
 from gdbext.bridge import progress
 from gdbext.bridge.progress import DESCRIPTOR, TerminalProgress, TimeUp
+from gdbext.kernels import NATIVE, pointers
+from gdbext.progress import check, checked
 
 
 @pytest.fixture
@@ -73,3 +76,40 @@ def test_a_spent_budget_stops_once(monkeypatch):
     with pytest.raises(TimeUp):
         told.at("arenas", 1, 2)
     told.at("arenas", 2, 2)
+
+
+def test_kernels_ask_for_time_between_their_steps(monkeypatch):
+    monkeypatch.setenv(DESCRIPTOR, "")
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    told = TerminalProgress(budget=1)
+    with checked(told.check):
+        check()
+        now[0] = 2.0
+        with pytest.raises(TimeUp):
+            check()
+        check()
+    now[0] = 9.0
+    with checked(TerminalProgress(budget=1).check):
+        check()
+
+
+@pytest.mark.parametrize("kernels", [pointers, NATIVE], ids=["reference", "native"])
+def test_a_kernel_ends_when_there_is_no_time(kernels):
+    if kernels is None:
+        pytest.skip("the native kernels are not built")
+    asked = []
+
+    def stop():
+        asked.append(1)
+        raise KeyboardInterrupt
+
+    count = 1 << 22  # more than a step of the native kernel takes
+    index = pointers.BlockIndex(np.arange(count, dtype=np.uint64) * 8 + 0x10000, np.full(count, 8, np.uint64))
+    chain = np.random.default_rng(1).permutation(count).astype(np.uint64) * 8 + 0x10000
+    roots = np.full(count, pointers.NOT_REACHED, np.uint8)
+    roots[:8] = pointers.REACHED
+    arguments = ([(0x10000, chain)], index, pointers.PointerRules(8), np.ones(count, np.bool_), roots)
+    with checked(stop), pytest.raises(KeyboardInterrupt):
+        kernels.mark_blocks(*arguments)
+    assert asked == [1]

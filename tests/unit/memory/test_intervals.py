@@ -1,3 +1,5 @@
+from unittest import mock
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,17 @@ def test_union_covers_what_the_intervals_cover(intervals):
     assert all(depth[cell] > 1 for cell in union.clashes.tolist())
     assert bool(len(union.clashes)) == (union.overlap > 0)
     assert np.all(union.covered.starts[1:] > union.covered.ends[:-1])  # touching ones are merged
+
+
+@given(INTERVALS, INTERVALS, st.integers(1, 4))
+def test_many_are_united_as_few(some, others, at_once):
+    parts = [columns(sorted(some)), columns(others)]
+    whole = unite(parts)
+    with mock.patch("gdbext.memory.intervals._SLICE", at_once):
+        again = unite(parts)
+    for one, other in ((whole.covered.starts, again.covered.starts), (whole.covered.ends, again.covered.ends)):
+        assert one.tolist() == other.tolist()
+    assert again.clashes.tolist() == whole.clashes.tolist() and again.overlap == whole.overlap
 
 
 @given(INTERVALS, INTERVALS)

@@ -46,6 +46,11 @@ def test_text(data, name, confidence):
 def test_zeros():
     assert of(bytes(40)) == ("zeros", "medium")
     assert of(bytes(5000)) == ("zeros", "low")
+    for size in (72, 128, 200, 512):  # of these every byte is looked at, of larger ones 64 words
+        assert of(bytes(size), size) == ("zeros", "low")
+        for at in (64, 71, size - 1):
+            assert of(bytes(at) + b"\1" + bytes(size - at - 1), size)[0] == UNKNOWN
+    assert of(bytes(4992) + bytes([1] * 8))[0] == UNKNOWN
     assert of(bytes(4000) + b"\1" * 1000) == (UNKNOWN, "")
     assert of(bytes(100), 3) == ("zeros", "medium")
 

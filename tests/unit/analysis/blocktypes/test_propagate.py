@@ -240,3 +240,16 @@ def test_a_counted_array_of_jemalloc_may_have_more_room():
     answers = world.answers()
     assert answers[array] == ("struct item[]", *HIGH)
     assert answers[roomy][1] != "debug info"
+
+
+def test_what_often_stands_behind_an_object_makes_it_less_sure():
+    """As in C, where a larger structure begins with a smaller one, and the allocator's rounding hides it."""
+    answers = []
+    for behind in (0, 0x77):
+        world = World()
+        link, _ = known(world, link=("struct link *next", "u64 number"), user=("u64 id",))
+        last = world.block(world.words(0, 5, behind))
+        first = world.block(world.words(last, 6, 0))
+        world.variable(pointer(world, link), world.words(first))
+        answers.append({world.answers()[at] for at in (first, last)})
+    assert answers == [{("struct link", *HIGH)}, {("struct link", *MEDIUM)}]

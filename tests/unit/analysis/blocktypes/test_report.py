@@ -56,7 +56,7 @@ def test_blocks_of_a_type(world):
     found = find_types(reach, Clues(world), SILENT)
     rows = list(list_type(reach, found, "Circle").data.blocks)
     assert [row.address for row in rows] == [at for at, _ in world.blocks[:3]]
-    assert (rows[0].state, rows[0].confidence, rows[0].recognised_by) == ("reached", "high", "vtable")
+    assert (rows[0].reach, rows[0].confidence, rows[0].recognised_by) == ("reached", "high", "vtable")
     assert len(list(list_type(reach, found, "ircl").data.blocks)) == 3
     assert len(list(list_type(reach, found, "*").data.blocks)) == len(reach)
     with pytest.raises(UsageError) as error:

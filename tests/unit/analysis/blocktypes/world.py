@@ -11,7 +11,7 @@ from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import LiveBlocks, Marked, RootHits, Roots
 from gdbext.heap.model import Blocks, Heap
-from gdbext.kernels import BlockIndex, Hits, PointerRules
+from gdbext.kernels import NOT_REACHED, REACHED, BlockIndex, Hits, PointerRules
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
@@ -41,6 +41,7 @@ class World:
     """Bytes by address, and blocks one after the other from HEAP on.
 
     :ivar places: what the clues say of variables.
+    :ivar leaked: addresses of blocks that no root leads to.
     :ivar demangled: what the debugger says of names.
     """
 
@@ -50,6 +51,7 @@ class World:
         self.module, self.code, self.data = bytearray(PAGES), bytearray(PAGES), bytearray(PAGES)
         self.heap = bytearray(PAGES)
         self.blocks = []
+        self.leaked = set()
         self.places, self.demangled, self.names = [], {}, {}
         self.types = None
         self.executable = "r-x"
@@ -135,7 +137,8 @@ class World:
         nothing = Hits(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.bool_))
         heap = Heap(self.family, Blocks(address, size, np.zeros(count, np.uint8), np.zeros(count, np.uint32)), ())
         spans = [] if HEAP in self.absent else [(HEAP, bytes(self.heap))]
-        marked = Marked(live, Roots((), ()), RootHits(nothing), spans, np.full(count, 2, np.uint8))
+        states = np.array([NOT_REACHED if at in self.leaked else REACHED for at in address.tolist()], np.uint8)
+        marked = Marked(live, Roots((), ()), RootHits(nothing), spans, states)
         rules = PointerRules(self.abi.pointer_size, self.abi.byteorder)
         return Reach(self.target(), [heap], marked, rules, SILENT)
 

@@ -80,10 +80,13 @@ def test_everything_in_one_report():
         {"size": 56, "blocks": 5, "bytes": 280, "leak_roots": 2},
     ]
     assert answer["by_type"] == [
-        {"type": "unknown", "found_by": "unknown", "blocks": 5, "bytes": 536, "leak_roots": 3, "kept_bytes": 360},
-        {"type": "Session", "found_by": "vtable", "blocks": 2, "bytes": 112, "leak_roots": 2, "kept_bytes": 280},
-        {"type": "struct item", "found_by": "debug info", "blocks": 2, "bytes": 112, "leak_roots": 0, "kept_bytes": 0},
-    ]
+        {"type": "unknown", "recognised_by": "unknown", "blocks": 5, "bytes": 536, "leak_roots": 3, "kept_bytes": 360},
+        {"type": "Session", "recognised_by": "vtable", "blocks": 2, "bytes": 112, "leak_roots": 2, "kept_bytes": 280},
+        {
+            "type": "struct item", "recognised_by": "debug info", "blocks": 2, "bytes": 112,
+            "leak_roots": 0, "kept_bytes": 0,
+        },
+    ]  # fmt: skip
     told = ("state", "leak_root", "type", "confidence")
     listed = {row["address"]: tuple(row[key] for key in told) for row in answer["leaked"]}
     assert listed[f"{at[4]:#x}"] == ("indirect", f"{at[2]:#x}", "struct item", "high")
@@ -124,13 +127,14 @@ def test_limit_bounds_tables_and_no_figure():
     "put, blocks, verdict",
     [
         ((), 0, "No block is in use."),
-        ((0x100,), 1, "Nothing leaked."),
+        ((0x100,), 1, "Nothing leaked of 1 block in use, 24 B."),
         ((), 1, "Leaked: 1 block, 24 B: nothing points at it."),
         ((), 2, "Leaked: 2 blocks, 48 B: nothing points at them."),
         (
             (0x108, 0x208),
             2,
-            "Nothing leaked. 2 blocks, 48 B, are maybe leaked: only pointers into the middle of a block lead there.",
+            "Nothing leaked of 2 blocks in use, 48 B. "
+            "2 blocks, 48 B, are maybe leaked: only pointers into the middle of a block lead there.",
         ),
     ],
 )
@@ -143,6 +147,20 @@ def test_verdicts(put, blocks, verdict):
     report = leaks(made.reach(), None)
     assert report.data.verdict == verdict
     assert report.complete and "Missing, so that blocks may look leaked that are not: none" in shown(report)
+
+
+def test_where_nothing_leaked_the_page_is_the_verdict():
+    made = ReachWorld()
+    made.put(DATA, made.block(HEAP + 0x100))
+    report = leaks(made.reach(), None, listed=True)
+    lines = shown(report).split("Evidence:")[0].splitlines()
+    assert [line for line in lines if line] == [
+        "verdict: Nothing leaked of 1 block in use, 24 B.",
+        "Missing, so that blocks may look leaked that are not: none",
+    ]
+    answer, _ = data(report)
+    assert answer["totals"]["blocks"] == 1 and answer["roots"] and answer["leak_roots"] == []
+    assert "Maybe leaked blocks: none" in shown(leaks(made.reach(), None, maybe=True))
 
 
 def test_a_missing_root_is_told_first():
@@ -186,6 +204,12 @@ def test_nothing_leaked_although_something_is_missing():
         "Nothing leaked of what is known; registers and stacks of all threads cannot be looked at."
     )
     assert not report.complete
+
+
+def test_no_block_is_known_of_a_heap_that_was_not_read_whole():
+    made = ReachWorld()
+    report = leaks(read_reach(made.target(), [replace(made.heap(), complete=False)], 0, SILENT), None)
+    assert report.data.verdict == "No block in use is known; a part of the test heap cannot be looked at."
 
 
 def of_heap(**changes):

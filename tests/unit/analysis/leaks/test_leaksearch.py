@@ -60,7 +60,7 @@ def test_the_finding(abi):
         f"before it in memory: {blocks[1]:#x} (64 bytes, zeros), maybe leaked",
         f"after it in memory: {blocks[5]:#x} (64 bytes, zeros), leaked",
     )
-    assert "blocks leaks" in finding.remedy
+    assert "blocks leaks" in finding.remedy and f"`blocks at {blocks[3]:#x}` shows the largest" in finding.remedy
     assert told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked" and beyond.complete
 
 
@@ -99,7 +99,9 @@ def test_healthy_and_small_ones_are_silent():
     beyond = look(world)
     assert not beyond.findings and told(beyond) == "of 1 block in use 0 leaked, 0 maybe leaked"
     beyond = look(leaky()[0], {"leak-search-seconds": 10})
-    assert not beyond.findings and told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked"
+    assert not beyond.findings and told(beyond) == (
+        "of 6 blocks in use 4 leaked, 1 maybe leaked: 256 B leaked, too little for a finding; blocks leaks tells which"
+    )
 
 
 def test_missing_roots_keep_it_silent_unless_asked():
@@ -172,6 +174,7 @@ def test_the_user_stops_it(port):
 
     beyond = look(leaky()[0], **{port: stopped})
     assert not beyond.complete and not beyond.findings
+    assert [one.message for one in beyond.evidence] == ["not judged: interrupted"]
 
 
 def test_a_deadline_that_was_lifted_lets_work_go_on(monkeypatch):

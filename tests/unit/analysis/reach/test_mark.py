@@ -99,6 +99,16 @@ def test_memory_of_blocks_that_is_not_there_is_a_missing_root():
     assert "4 KiB of the heap's own memory" in [one.what for one in reach.marked.roots.missing]
 
 
+def test_a_hole_between_two_mapped_blocks_is_not_missing():
+    world = ReachWorld()
+    world.map(Region(HEAP + 2 * SIZE, HEAP + 3 * SIZE))
+    world.block(HEAP + SIZE - 16, 16)
+    world.block(HEAP + 2 * SIZE, 0x1000)
+    assert world.reach().marked.roots.complete
+    world.block(HEAP + 3 * SIZE - 16, 32)
+    assert [one.what for one in world.reach().marked.roots.missing] == ["16 B of the heap's own memory"]
+
+
 def test_rows_and_their_blocks():
     world = ReachWorld()
     world.block(HEAP + 0x80, state=State.FREE)
@@ -150,3 +160,11 @@ def test_a_process_is_copied_up_to_a_limit_only():
     with pytest.raises(TooLargeError, match=r"28.1 KiB of the process would be copied to be searched for pointers"):
         read_reach(target, [world.heap()], 0, SILENT, wanted - 1)
     assert len(read_reach(world.target(), [world.heap()], 0, SILENT, 1)) == 1  # lent
+
+
+def test_a_heap_that_was_not_walked_to_its_end_is_not_marked():
+    world = ReachWorld()
+    world.put(DATA, world.block(HEAP + 0x100))
+    heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
+    with pytest.raises(KeyboardInterrupt):
+        read_reach(world.target(), [heap], 0, SILENT)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from gdbext.abi import AARCH64, I386, X86_64
@@ -180,3 +182,13 @@ def test_many_heaps_spans_cost_no_quadratic_time():
     world.map(Region(1 << 30, (1 << 30) + (30_000 << 13)))
     object.__setattr__(heap, "spans", [*heap.spans, *spans])
     assert len(read_roots(world.target(), [heap]).ranges) == 30_002
+
+
+def test_memory_that_a_whole_core_lacks_is_missing():
+    """A mapping that was never written, or with MADV_DONTDUMP; not a module's, nor one within a heap."""
+    world = ReachWorld()
+    for start, permissions in ((HEAP + SIZE, "rw-"), (LOW, "rw-"), (LOW + 0x2000, "---"), (DATA + SIZE, "r--")):
+        world.map(Region(start, start + 0x1000, permissions, source="absent"))
+    missing = read_roots(world.target(), [replace(world.heap(), metadata=[(HEAP + SIZE, HEAP + 2 * SIZE)])]).missing
+    assert [(one.bytes, one.start) for one in missing] == [(0x1000, LOW)]
+    assert "MADV_DONTDUMP" in missing[0].what
