@@ -428,8 +428,9 @@ COMMANDS: Sequence[CommandSpec] = (
         summary="What keeps a block alive: a shortest chain of pointers from a root",
         description="Each row is a pointer: the place that it lies in, and the block that it points at. A way by "
         "pointers to beginnings of blocks is preferred to any that needs a pointer into the middle of one, even a "
-        "shorter one. Of a leaked block the chain begins at the leaked block that keeps it. --roots N tells chains "
-        "from N blocks that roots point at, shortest first, 0 from all.",
+        "shorter one, and a way from a variable or a mapping to one from a stack or register, where words are left. "
+        "Of a leaked block the chain begins at the leaked block that keeps it. --roots N tells chains "
+        "from N blocks that roots of any kind point at, shortest first, 0 from all.",
         options=(
             Option("roots", "int", "chains from so many different roots; 0 for all", default=1, metavar="N"),
             _TYPES,

@@ -50,7 +50,8 @@ def read_reach(context: Any, arguments: Any) -> Reach:
 
 def read_places(context: Any, arguments: Any, reach: Reach) -> Tuple[Places, Sequence[Problem]]:
     """Return what names places, with types of blocks where they are known, asked for, or soon found; and why not."""
-    types, problems = context.known_block_types(reach), ()
+    types: Optional[BlockTypes] = context.known_block_types(reach)
+    problems: Sequence[Problem] = ()
     if types is None and (arguments.flag("types") or len(reach) <= _FEW_BLOCKS):
         types, problems = find_types(context, reach)
     return Places(reach, context.root_names, lambda: types), problems

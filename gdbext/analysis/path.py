@@ -8,7 +8,8 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.model import ROOT_KINDS, STATE_NAMES
+from gdbext.analysis.reach.mark import states_by_roots
+from gdbext.analysis.reach.model import REGISTER, ROOT_KINDS, STACK, STATE_NAMES, Marked, RootHits
 from gdbext.analysis.reach.naming import Place, Places
 from gdbext.analysis.refs import Wanted, find_wanted, is_whole, what_text
 from gdbext.errors import GdbextError
@@ -20,6 +21,7 @@ from gdbext.kernels import (
     REACHED,
     ROOT,
     Edges,
+    Hits,
     Tree,
     breadth_first,
     gather_scalars,
@@ -32,8 +34,8 @@ ALL = 1 << 30  # chains: as many as there are
 
 ALIKE = 3  # steps between the first and the last of a run that are still shown one by one
 
-# Which root of several is told: one with a name that lasts, rather than a register.
-_BEST = ("global", "tls", "stack", "register", "file", "anonymous")
+# Which root of several is told: one that lasts, rather than a register.
+_BEST = ("global", "tls", "file", "anonymous", "stack", "register")
 assert sorted(_BEST) == sorted(ROOT_KINDS)
 
 
@@ -132,8 +134,53 @@ def _chains(reach: Reach, wanted: Wanted, several: int) -> Sequence[_Chain]:
         return _leaked_chain(reach, row)
     if several > 1:
         return _several_chains(reach, row, several)
+    lasting = _lasting_chain(reach, row)
+    if lasting is not None:
+        return [lasting]
     tree = breadth_first(reach.edges, reach.roots, np.ones(len(reach), np.bool_))
     return [_Chain(_climb(tree, row), True)]
+
+
+def _lasting_chain(reach: Reach, row: int) -> Optional[_Chain]:
+    """Return a shortest chain from a root that lasts: what is left on a stack, or in a register, says little.
+
+    None where there is none, or where it needs a pointer into the middle of a block and the block is reached without.
+    """
+    roots = states_by_roots(len(reach), _lasting(reach.marked))
+    tree = breadth_first(reach.edges, roots, np.ones(len(reach), np.bool_))
+    if tree.depth[row] == NONE:
+        return None
+    rows = _climb(tree, row)
+    if reach.states[row] == REACHED and not _by_beginnings(reach, rows):
+        return None
+    return _Chain(rows, True)
+
+
+def _lasting(marked: Marked) -> RootHits:
+    """Return the pointers from roots that are neither stacks nor registers."""
+    roots, memory = marked.roots, marked.hits.memory
+    starts = np.array([one.start for one in roots.ranges], np.uint64)
+    passing = np.array([one.kind == STACK for one in roots.ranges], np.bool_)
+    kept = np.zeros(len(memory), np.bool_)
+    if len(starts):
+        kept = ~passing[np.searchsorted(starts, memory.place, side="right") - 1]
+    words = [one for one in marked.hits.words if roots.words[one[0]].kind not in (REGISTER, STACK)]
+    return RootHits(Hits(memory.place[kept], memory.row[kept], memory.interior[kept]), words)
+
+
+def _by_beginnings(reach: Reach, rows: Sequence[int]) -> bool:
+    """Return whether every pointer of a chain, its root's too, is one to the beginning of a block."""
+    lasting, first = _lasting(reach.marked), rows[0]
+    memory = lasting.memory
+    begins = bool(np.any(~memory.interior[memory.row == first]))
+    if not begins and all(interior for _, row, interior in lasting.words if row == first):
+        return False
+    above, below = np.array(rows[:-1], np.int64), np.array(rows[1:], np.uint32)
+    counts = (reach.edges.first[above + 1] - reach.edges.first[above]).astype(np.int64)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = np.repeat(reach.edges.first[above].astype(np.int64), counts) + within
+    chosen = reach.edges.to[at] == np.repeat(below, counts)
+    return not reach.edges.interior[at[chosen]].any()
 
 
 def _climb(tree: Tree, row: int) -> List[int]:

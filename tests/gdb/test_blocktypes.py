@@ -136,9 +136,8 @@ def test_contents_are_told_where_nothing_else_is(zoo):
     assert {label for label, name, _ in counts if label == name} >= CONTENTS
 
 
+@pytest.mark.parametrize("form", ["debug"], indirect=True)
 def test_with_debug_info_nearly_all_is_known(zoo, form):
-    if form != "debug":
-        pytest.skip("only with debug info")
     counts = judged(zoo.truth, zoo.listed())
     total, right = Counter(), Counter()
     for (label, name, _), number in counts.items():

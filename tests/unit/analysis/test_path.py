@@ -46,6 +46,38 @@ def test_the_shortest_of_several_ways():
     assert "3 bytes into block 0x10300 (64 bytes), in use, reached" in shown
 
 
+@pytest.mark.parametrize("passing", ["stack", "register"])
+def test_a_root_that_lasts_before_a_shorter_way_from_what_is_left_over(passing):
+    world = ReachWorld()
+    first, second, only = blocks(world, 3)
+    world.put(DATA, first)
+    world.put(first, second)
+    if passing == "stack":
+        world.put(STACK + 0x3000, second, only)
+    else:
+        world.thread(registers={"rax": second, "rbx": only})
+    data, _ = ask(world, second)
+    assert pointers(data) == [(hex(DATA), hex(first), 0), (hex(first), hex(second), 0)]
+    data, _ = ask(world, only)
+    assert [row["kind"] for row in data["steps"]] == [passing]
+
+
+def test_a_beginning_on_a_stack_before_a_middle_in_a_variable():
+    world = ReachWorld()
+    (block,) = blocks(world, 1)
+    world.put(DATA, block + 8)
+    world.put(STACK + 0x3000, block)
+    data, _ = ask(world, block)
+    assert [(row["kind"], row["interior"]) for row in data["steps"]] == [("stack", False)]
+    world = ReachWorld()
+    first, second = blocks(world, 2)
+    world.put(DATA, first)
+    world.put(first, second + 8)
+    world.put(STACK + 0x3000, second)
+    data, _ = ask(world, second)
+    assert [(row["kind"], row["interior"]) for row in data["steps"]] == [("stack", False)]
+
+
 def test_a_long_way_by_beginnings_before_a_short_one_into_the_middle():
     world = ReachWorld()
     first, second, third = blocks(world, 3)
