@@ -461,7 +461,8 @@ COMMANDS: Sequence[CommandSpec] = (
         summary="What each block in use is: class, structure, container, Python object, text",
         description="`recognised by`, surest first: vtable (the C++ class that the block's first word names, no debug "
         "info needed); python (CPython's type object); container (buffers and nodes of libstdc++'s containers, by "
-        "debug info); debug info (the type of the pointers that lead to it from variables and members); text, zeros "
+        "debug info); debug info (the type of the pointers that lead to it from variables and members); shape (element "
+        "or bins of a table that gx shapes knows); likeness (leaked, and like blocks of one type); text, zeros "
         "and pointers (its first 64 bytes look so). `X[]` are several one after the other.\n\nConfidence: high, the "
         "block has the size that the type needs and its pointers lead somewhere; medium, it is larger, so it may be "
         "something that only begins so; low, pointers disagree, it lies in a union, or it is told by its contents. "

@@ -11,6 +11,7 @@ from gdbext.errors import NoHeapError
 
 if TYPE_CHECKING:
     from gdbext.analysis.blocktypes.model import BlockTypes
+    from gdbext.analysis.blocktypes.shaped import ShapedTable
     from gdbext.analysis.reach.graph import Reach
     from gdbext.analysis.reach.naming import RootNames
     from gdbext.bridge.discover import Discovery
@@ -85,7 +86,16 @@ class Context:
 
     def block_types(self, reach: Reach) -> BlockTypes:
         """Return what the blocks of ``reach`` are."""
-        return self.session.block_types(reach, self.progress)
+        return self.session.block_types(reach, self.progress, self._shaped_tables)
+
+    def _shaped_tables(self) -> Sequence[ShapedTable]:
+        """Return the tables that the program's variables lead to, as far as ``set gx table-search-seconds`` goes."""
+        from gdbext.analysis.blocktypes.shaped import shaped_tables
+        from gdbext.bridge.tables import find_tables
+
+        found: "list[ShapedTable]" = []
+        find_tables(self, lambda looked: found.extend(shaped_tables(looked)))
+        return found
 
     @property
     def known_heaps(self) -> Sequence[Any]:

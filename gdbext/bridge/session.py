@@ -8,7 +8,7 @@ one of gdb's thread objects, which gdb invalidates on detach, kill and ``core-fi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 
 import gdb
 
@@ -16,6 +16,7 @@ from gdbext.bridge import dependencies
 
 if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
     from gdbext.analysis.blocktypes.model import BlockTypes
+    from gdbext.analysis.blocktypes.shaped import ShapedTable
     from gdbext.analysis.reach.graph import Reach
     from gdbext.bridge.types import GdbTypes
     from gdbext.progress import Progress
@@ -145,13 +146,18 @@ class Session:
             self._block_types = reach, found
         return replace(found, problems=[one for one in found.problems if one.kind == "interrupted"])
 
-    def block_types(self, reach: Reach, progress: Progress) -> BlockTypes:
-        """Return what the blocks of ``reach`` are."""
+    def block_types(
+        self, reach: Reach, progress: Progress, tables: Callable[[], Iterable[ShapedTable]] = tuple
+    ) -> BlockTypes:
+        """Return what the blocks of ``reach`` are.
+
+        :param tables: looks for tables of known shapes.
+        """
         if self._block_types is None or self._block_types[0] is not reach:
             from gdbext.analysis.blocktypes.find import find_types
             from gdbext.bridge.typeclues import read_clues
 
-            found = find_types(reach, read_clues(self.target()), progress)
+            found = find_types(reach, read_clues(self.target()), progress, tables=tables())
             if any(problem.kind == "interrupted" for problem in found.problems):
                 return found  # made anew next time
             self._block_types = reach, found

@@ -16,6 +16,7 @@ from gdbext.analysis.blocktypes.likeness import put_likeness
 from gdbext.analysis.blocktypes.model import HIGH, MEDIUM, VTABLE, BlockTypes
 from gdbext.analysis.blocktypes.propagate import Propagation
 from gdbext.analysis.blocktypes.python import put_python
+from gdbext.analysis.blocktypes.shaped import ShapedTable, put_shaped
 from gdbext.analysis.blocktypes.sheet import Sheet
 from gdbext.analysis.blocktypes.vtables import Table, TableReader, first_words
 from gdbext.analysis.blocktypes.words import Words
@@ -32,23 +33,33 @@ _OFTEN = 4  # one in so many
 
 
 def find_types(
-    reach: Reach, clues: Clues, progress: Progress, leaked: bool = False, seconds: float = _SECONDS
+    reach: Reach,
+    clues: Clues,
+    progress: Progress,
+    leaked: bool = False,
+    seconds: float = _SECONDS,
+    tables: Iterable[ShapedTable] = (),
 ) -> BlockTypes:
     """Return what each live block is, as far as it can be known.
 
     :param leaked: whether only leaked blocks matter, which takes far less time: pointers of variables lead to none.
         What these are like is not known then.
     :param seconds: for following pointers.
+    :param tables: what walks along tables of known shapes have found.
 
     In order of trust: a class by its virtual table, CPython's objects, types of pointers from typed places on with
-    containers among them, contents, likeness. What was stopped on the way is kept, and a problem says so.
+    containers among them, elements of tables, contents, likeness. What was stopped on the way is kept, and a problem
+    says so.
     """
     sheet = Sheet(len(reach), reach.states == NOT_REACHED if leaked else None)
     problems: List[Problem] = []
     try:
         problems += _find(reach, clues, sheet, progress, () if leaked else clues.places(), seconds)
+        words = Words(reach)
+        put_shaped(words, sheet, tables)
+        put_contents(words, sheet, progress)
         if not leaked:
-            put_likeness(Words(reach), sheet, reach.states == NOT_REACHED, progress)
+            put_likeness(words, sheet, reach.states == NOT_REACHED, progress)
     except KeyboardInterrupt:
         problems.append(Problem("interrupted", None, "types of blocks: stopped, so the rest is unknown"))
     return sheet.result([*clues.problems, *problems])
@@ -71,7 +82,6 @@ def _find(
     sheet.settle()
     _doubt_with_more(words, sheet)
     _put_arrays(words, sheet, classes[2], progress)
-    put_contents(words, sheet, progress)
     late = Problem("types-cut-short", None, f"following typed pointers took more than {seconds} seconds and was ended")
     return [] if work.complete else [late]
 
