@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import Callable, Iterator, List, Optional, Protocol
 
@@ -25,6 +26,43 @@ class Silent:
 
 
 SILENT: Progress = Silent()
+
+class Deadline:
+    """Progress that also stops when the time is up.
+
+    :param seconds: None for no limit.
+    """
+
+    def __init__(self, progress: Progress, seconds: Optional[float]) -> None:
+        self.seconds = seconds
+        self._progress = progress
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether it is up."""
+        return self._until is not None and time.monotonic() >= self._until
+
+    def lift(self) -> None:
+        """Let what has kept this go on without a limit."""
+        self._until = None
+
+    def check(self) -> None:
+        """Ask whether there is time.
+
+        :raises KeyboardInterrupt: when it is up.
+        """
+        if self.over:
+            raise KeyboardInterrupt
+
+    def at(self, doing: str, done: int, total: Optional[int]) -> None:
+        """As the progress that it stands for.
+
+        :raises KeyboardInterrupt: when the time is up.
+        """
+        self.check()
+        self._progress.at(doing, done, total)
+
 
 _checks: List[Callable[[], None]] = []
 

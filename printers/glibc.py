@@ -184,11 +184,12 @@ class EntryPrinter(_Structure):
     def line(self) -> str:
         """Return the block after it, as malloc decodes it."""
         stored = self.member("next") or 0
-        following = stored if self.address is None else _decoded(self.address, stored)
+        at, mangled = self.address, _links_are_mangled()
+        following = stored if at is None else _decoded(at, stored, mangled)
         after = f"next {following:#x}" if following else "the last"
-        mangled = f" (stored {stored:#x})" if following != stored else ""
+        raw = f" (stored {stored:#x})" if following != stored else ""
         key = self.member("key")
-        return f"cached block{self.place}: {after}{mangled}" + ("" if key is None else f", key {key:#x}")
+        return f"cached block{self.place}: {after}{raw}" + ("" if key is None else f", key {key:#x}")
 
 
 def _size_of(index: int) -> str:
@@ -201,12 +202,12 @@ def _single(first: int, link: int, size: str) -> str:
     :param size: what is said behind their number.
     """
     nodes: "set[int]" = set()
-    node = first
+    node, mangled = first, _links_are_mangled()
     while node and node not in nodes:
         if len(nodes) >= _MOST:
             return f"more than {count_text(_MOST, 'chunk')}{size}"
         try:
-            following = _decoded(node + link, _read_word(node + link))
+            following = _decoded(node + link, _read_word(node + link), mangled, link)
         except FaultError:
             return f"{count_text(len(nodes), 'chunk')}{size}, then <cannot read {node:#x}>"
         nodes.add(node)
@@ -234,23 +235,44 @@ def _ring(first: int, head: int) -> str:
     )
 
 
-def _decoded(at: int, stored: int) -> int:
-    """Return where a link leads: as it stands, or through safe-linking (since 2.32) where only that is aligned.
+def _decoded(at: int, stored: int, mangled: Optional[bool], link: int = 0) -> int:
+    """Return where a link leads.
 
     :param at: the link's own address.
+    :param link: its offset from what links lead to.
+    :param mangled: as :func:`_links_are_mangled`; None takes the reading that leads to a chunk of the same size,
+        as the chunks of a list are, or else the one that is aligned.
     """
-    plain, mangled = stored, stored ^ (at >> 12)
-    if not stored or (plain % (2 * _word()) == 0 and _is_readable(plain)):
-        return plain
-    return mangled if mangled % (2 * _word()) == 0 else plain
+    revealed = stored ^ (at >> 12)
+    if mangled is None and stored and revealed:
+        alike = [_is_alike(at, to + link) for to in (stored, revealed)]
+        mangled = alike[1] if any(alike) else revealed % (2 * _word()) == 0
+    return revealed if stored and mangled is not False else stored
 
 
-def _is_readable(address: int) -> bool:
+def _links_are_mangled() -> Optional[bool]:
+    """Return whether links of single lists are mangled (safe-linking), as far as their types tell, else None.
+
+    Safe-linking came with glibc 2.32 (malloc/malloc.c, ``PROTECT_PTR``), the ``key`` of ``tcache_entry`` with 2.29
+    as a pointer; it is a number since 2.34.
+    """
     try:
-        _read_word(address)
+        entry = gdb.lookup_type("tcache_entry").strip_typedefs()
+    except gdb.error:
+        return None
+    if not _has(entry, "key"):
+        return False
+    key = entry["key"].type
+    return None if key is None or key.strip_typedefs().code == gdb.TYPE_CODE_PTR else True
+
+
+def _is_alike(at: int, to: int) -> bool:
+    """Return whether two places are the first words of blocks of the same size; ``to`` may be no place."""
+    chunk_size = _read_word(at - _word())
+    try:
+        return to % (2 * _word()) == 0 and _read_word(to - _word()) & ~7 == chunk_size & ~7
     except FaultError:
         return False
-    return True
 
 
 def _read_word(address: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Callable, Optional, Sequence, TypeVar
 
@@ -17,7 +16,7 @@ from gdbext.analysis.triage import NOTHING, Beyond
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.heap.model import Heap
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
-from gdbext.progress import Progress, checked
+from gdbext.progress import Deadline, Progress, checked
 from gdbext.report import Evidence, Settings
 from gdbext.target import Target
 from gdbext.wording import count_text, size_text
@@ -61,7 +60,7 @@ def search(
     if not heaps or any(heap.interrupted for heap in heaps) or not (asked or settings.get(SECONDS, 0)):
         return NOTHING
     limits = thresholds(settings, target)
-    deadline = Deadline(progress, 0 if asked else settings[SECONDS])
+    deadline = Deadline(progress, None if asked else settings[SECONDS])
     most = 0 if asked else _bound(target, settings)
     try:
         with checked(deadline.check):
@@ -88,7 +87,7 @@ def _told(message: str) -> Beyond:
     return Beyond(evidence=[Evidence("leaks", message)])
 
 
-def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: "Deadline", asked: bool) -> Beyond:
+def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: Deadline, asked: bool) -> Beyond:
     leaked = int(reach.size[reach.states == NOT_REACHED].sum())
     if not leaked:
         return _told(_looked_text(reach))
@@ -113,7 +112,7 @@ def _looked_text(reach: Reach) -> str:
     return f"of {count_text(len(reach), 'block')} in use {leaked} leaked, {maybe} maybe leaked"
 
 
-def _leaked_without_tags(reach: Reach, ports: Ports, deadline: "Deadline") -> Optional[int]:
+def _leaked_without_tags(reach: Reach, ports: Ports, deadline: Deadline) -> Optional[int]:
     """Return the bytes that stay leaked when high bits of pointers are cleared; None where there was no time for it."""
     if reach.rules.word < 8:
         return int(reach.size[reach.states == NOT_REACHED].sum())
@@ -121,7 +120,7 @@ def _leaked_without_tags(reach: Reach, ports: Ports, deadline: "Deadline") -> Op
     return None if other is None else int(other.size[other.states == NOT_REACHED].sum())
 
 
-def _in_time(work: Callable[[], Optional[Result]], deadline: "Deadline") -> Optional[Result]:
+def _in_time(work: Callable[[], Optional[Result]], deadline: Deadline) -> Optional[Result]:
     """Return what comes of some work; None where there was no time for it."""
     try:
         return work()
@@ -130,39 +129,3 @@ def _in_time(work: Callable[[], Optional[Result]], deadline: "Deadline") -> Opti
             raise
         return None
 
-
-class Deadline:
-    """Progress that stops when the time is up.
-
-    :param seconds: 0 for no limit.
-    """
-
-    def __init__(self, progress: Progress, seconds: float) -> None:
-        self.seconds = seconds
-        self._progress = progress
-        self._until = time.monotonic() + seconds if seconds else None
-
-    @property
-    def over(self) -> bool:
-        """Whether it is up."""
-        return self._until is not None and time.monotonic() >= self._until
-
-    def lift(self) -> None:
-        """Let what has kept this go on without a limit."""
-        self._until = None
-
-    def check(self) -> None:
-        """Ask whether there is time.
-
-        :raises KeyboardInterrupt: when it is up.
-        """
-        if self.over:
-            raise KeyboardInterrupt
-
-    def at(self, doing: str, done: int, total: Optional[int]) -> None:
-        """As the progress that it stands for.
-
-        :raises KeyboardInterrupt: when the time is up.
-        """
-        self.check()
-        self._progress.at(doing, done, total)

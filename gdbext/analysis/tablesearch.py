@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from gdbext.analysis.skew import find_table_findings
 from gdbext.analysis.tables import Walked, walk_structure
 from gdbext.analysis.triage import Beyond
 from gdbext.errors import FaultError, ShapeError, UsageError
-from gdbext.progress import Progress
+from gdbext.progress import Deadline, Progress
 from gdbext.report import Evidence, Finding, Settings
 from gdbext.structures.library import Library
 from gdbext.structures.manner import Manner
@@ -83,7 +82,7 @@ def for_each_table(
     :param seconds: that the search for variables had; walking has :data:`WALKING` times as many.
     :return: an iterator, which raises KeyboardInterrupt as ``progress`` says.
     """
-    return Tables(target, types, library, variables, _Deadline(progress, WALKING * seconds))
+    return Tables(target, types, library, variables, Deadline(progress, WALKING * seconds))
 
 
 def search(
@@ -124,7 +123,7 @@ class Tables(Iterator[Looked]):
         types: Types,
         library: Library,
         variables: Iterable[Located],
-        progress: _Deadline,
+        progress: Deadline,
     ) -> None:
         self._target = target
         self._types = types
@@ -196,26 +195,6 @@ class Tables(Iterator[Looked]):
             yield Evidence(
                 "tables", f"no time for all of {', '.join(self._partly[:_NAMED])}; slabskew EXPR looks at one"
             )
-
-
-class _Deadline:
-    """Progress that also stops when the time is up.
-
-    :param over: whether it is.
-    """
-
-    def __init__(self, progress: Progress, seconds: float) -> None:
-        self._progress = progress
-        self._until = time.monotonic() + seconds
-
-    @property
-    def over(self) -> bool:
-        return time.monotonic() >= self._until
-
-    def at(self, doing: str, done: int, total: Optional[int]) -> None:
-        if self.over:
-            raise KeyboardInterrupt
-        self._progress.at(doing, done, total)
 
 
 def _addresses(structure: Structure) -> Set[int]:
