@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gdbext.analysis.blocktypes import report
+from gdbext.bridge.reaching import read_reach
 from gdbext.report import Report
 
 
 def examine(context: Any, arguments: Any) -> Report:
     """Return the blocks by type, or those of one type."""
-    clear = arguments.value("clear")
-    reach = context.reach(int(context.evaluate(clear)) if clear else 0)
+    reach = read_reach(context, arguments)
     found = context.block_types(reach)
     name = arguments.value("list")
     if name is not None:

@@ -11,10 +11,10 @@ from gdbext.analysis.blocktypes.model import BlockTypes
 from gdbext.analysis.leakdoubts import Doubt, doubts_text, find_doubts
 from gdbext.analysis.leakgroups import LEAK_ROOT, LeakGroups, group_leaks
 from gdbext.analysis.leaktables import Tables
+from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ROOT_KINDS
 from gdbext.heap.model import Mask
-from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
 from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text, size_text
@@ -140,15 +140,15 @@ def leaks(
     :param types: None where they were not looked for, or in vain.
     :param listed: whether the text has every leaked block.
     :param maybe: whether the text has every maybe leaked block.
-    :param problems: besides those of the heaps and of the search.
+    :param problems: besides those of the heaps and of the search: of the types.
     """
     groups = group_leaks(reach)
     tables = Tables(reach, groups, types)
     doubts = find_doubts(reach)
     totals = count_totals(reach, groups)
-    of_types = types.problems if types is not None else ()
     page = _PAGES[listed, maybe] if totals.leaked_blocks else NoLeaksMaybe if maybe else NoLeaks
-    return Report(
+    return report_on_reach(
+        reach,
         page(
             verdict(totals, doubts),
             doubts,
@@ -161,16 +161,10 @@ def leaks(
             tables.leaked(),
             tables.maybe_leaked(),
         ),
-        evidence=[*evidence_of(reach.heaps), *_evidence(reach)],
-        problems=[*problems_of(reach.heaps, brief=True), *reach.marked.problems, *of_types, *problems],
-        complete=_is_whole(reach) and not problems,
-        notes=list(_notes(totals, listed, maybe)),
+        problems,
+        list(_notes(totals, listed, maybe)),
+        list(_evidence(reach)),
     )
-
-
-def _is_whole(reach: Reach) -> bool:
-    """Whether nothing was missing; damage is a doubt and leaves an answer whole, as everywhere."""
-    return reach.marked.complete and reach.marked.roots.complete and all(heap.complete for heap in reach.heaps)
 
 
 # -- figures ---------------------------------------------------------------------------------------------

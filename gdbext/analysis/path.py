@@ -7,14 +7,14 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.mark import states_by_roots
 from gdbext.analysis.reach.model import REGISTER, ROOT_KINDS, STACK, STATE_NAMES, Marked, RootHits
 from gdbext.analysis.reach.naming import Place, Places
-from gdbext.analysis.refs import Wanted, find_wanted, is_whole, what_text
+from gdbext.analysis.refs import Wanted, find_wanted, what_text
 from gdbext.errors import GdbextError
 from gdbext.heap.model import U8, U32, Mask
-from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import (
     NONE,
     NOT_REACHED,
@@ -122,8 +122,7 @@ def paths(
         made,
         Rows(lambda: walker.folded(chains), Step, None),
     )  # fmt: skip
-    every = [*problems_of(reach.heaps, brief=True), *reach.marked.problems, *problems]
-    return Report(data, evidence_of(reach.heaps), every, is_whole(reach, problems))
+    return report_on_reach(reach, data, problems)
 
 
 def _chains(reach: Reach, wanted: Wanted, several: int) -> Sequence[_Chain]:

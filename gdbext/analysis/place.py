@@ -14,7 +14,7 @@ from gdbext.analysis.contents import contents_hint, pointer_namer
 from gdbext.analysis.dump import USUAL, Knowledge, Window, block_window, dump
 from gdbext.analysis.livefacts import Live, report_on_live
 from gdbext.analysis.quiet import quiet
-from gdbext.analysis.reach.members import member_path
+from gdbext.analysis.reach.members import member_text
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.reach.naming import Places
 from gdbext.analysis.refs import refs
@@ -23,7 +23,7 @@ from gdbext.errors import GdbextError
 from gdbext.heap.model import Heap, Span, State
 from gdbext.memory import Region
 from gdbext.report import Kind, Report, Rows, column, line, table
-from gdbext.structures.types import Type, Types
+from gdbext.structures.types import Types
 from gdbext.target import Target
 from gdbext.wording import grouped
 
@@ -261,18 +261,7 @@ def _member_namer(pointer: int, size: int, known: Optional[Known]) -> Optional[C
     kind = known.types.find_type(name.name) if name.kind in (DEBUG_INFO, VTABLE) else None
     if kind is None or not kind.size:
         return None
-    return lambda offset: _member(kind, offset, size)
-
-
-def _member(kind: Type, offset: int, size: int) -> str:
-    # A block of several of them is an array.
-    several = size >= 2 * kind.size
-    index, inside = divmod(offset, kind.size) if several else (0, offset)
-    if inside >= kind.size:
-        return ""
-    path, rest = member_path(kind, inside)
-    shown = f"[{index}]{path}" if several else path.lstrip(".")
-    return f"{shown}+{rest:#x}" if shown and rest else shown
+    return lambda offset: member_text(kind, size, offset)
 
 
 def _around(heap: Heap, heaps: Sequence[Heap], target: Target, block: int) -> Iterator[Neighbour]:

@@ -8,13 +8,13 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 from gdbext.analysis.leakdoubts import doubts_text, find_doubts
+from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.reach.naming import FREE_BLOCK, Place, Places, find_block, state_text
 from gdbext.analysis.reach.scan import Pointers, PointerSearch
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap, State
-from gdbext.heap.told import evidence_of, problems_of
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text
 
@@ -126,15 +126,7 @@ def refs(
     stale_rows = Rows(lambda: finder.rows(stale), Reference, len(stale))
     data = _data(reach, places, address, wanted, counts, (rows, shown, stale_rows))
     notes = _notes(counts, interior, depth)
-    every = [*problems_of(reach.heaps, brief=True), *reach.marked.problems, *problems]
-    return Report(data, evidence_of(reach.heaps), every, is_whole(reach, problems), notes)
-
-
-def is_whole(reach: Reach, problems: Sequence[Problem]) -> bool:
-    """Return whether nothing is missing that could point at a block, and nothing was stopped. Damage is told apart."""
-    stopped = any(problem.kind == "interrupted" for problem in problems)
-    known = all(heap.complete for heap in reach.heaps) and reach.marked.roots.complete
-    return reach.marked.complete and known and not stopped
+    return report_on_reach(reach, data, problems, notes)
 
 
 def find_wanted(reach: Reach, address: int) -> Wanted:
@@ -183,7 +175,8 @@ def what_text(reach: Reach, places: Places, address: int, wanted: Wanted) -> str
     offset = address - wanted.address
     where = "the beginning of" if not offset else f"{offset} bytes into"
     if wanted.state is None:
-        return f"{address:#x} is in no block: pointers to exactly this address"
+        where = "is not mapped" if reach.target.index.find(address) is None else "is in no block"
+        return f"{address:#x} {where}: words of exactly this value"
     if wanted.row is None:
         block = f"{where} a block of {wanted.size} bytes at {wanted.address:#x} that is not in use: {wanted.what}"
         return f"{address:#x} is {block}. These are dangling pointers"

@@ -11,12 +11,11 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.naming import Places, RootNames
 from gdbext.analysis.reach.owners import Owned, find_owners
-from gdbext.analysis.refs import is_whole
 from gdbext.heap.model import U32, U64, Mask
-from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import NOT_REACHED, SUPER, find_dominators, sum_up_tree
 from gdbext.report import Kind, Problem, Report, column, line, table
 
@@ -138,8 +137,7 @@ def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Seque
         list(_block_rows(reach, kept, places, top)),
         _type_rows(reach, kept, places, top, whole),
     )
-    every = [*problems_of(reach.heaps, brief=True), *reach.marked.problems, *problems]
-    return Report(data, evidence_of(reach.heaps), every, is_whole(reach, problems))
+    return report_on_reach(reach, data, problems)
 
 
 def _most(values: U64, top: int) -> "List[int]":

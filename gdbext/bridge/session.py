@@ -32,8 +32,7 @@ _ENDING_EVENTS = (
 )
 _OBJFILE_EVENTS = ("new_objfile", "free_objfile", "clear_objfiles", "executable_changed")
 
-_FEW_BLOCKS = 1 << 20  # the types of so many are found beside what leaked
-_SECONDS = 1.0  # for each part of that
+_SECONDS = 1.0  # for each part of finding all types beside what leaked
 
 _sessions: "dict[int, Session]" = {}
 _objfile_calls: "list[Callable[[], None]]" = []
@@ -137,13 +136,15 @@ class Session:
         if known is not None:
             return known
         from gdbext.analysis.blocktypes.find import find_types
+        from gdbext.bridge.reaching import FEW_BLOCKS
         from gdbext.bridge.typeclues import read_clues
 
-        if not (alike and len(reach) <= _FEW_BLOCKS and reach.any_leaked):
+        if not (alike and len(reach) <= FEW_BLOCKS and reach.any_leaked):
             return find_types(reach, read_clues(self.target()), progress, leaked=True)
         found = find_types(reach, read_clues(self.target(), _SECONDS), progress, seconds=_SECONDS)
         if not found.problems:
             self._block_types = reach, found
+        # What was ended or lacked debug info concerns blocks that are not leaked, and likeness, which is no promise.
         return replace(found, problems=[one for one in found.problems if one.kind == "interrupted"])
 
     def block_types(

@@ -394,12 +394,13 @@ fn first_repeated(nodes: &[u64], period: usize, last: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::memory::Span;
     use std::time::Duration;
 
-    fn rules<'a>() -> Rules<'a> {
+    /// Plain forward links at the beginning of nodes.
+    pub(crate) fn rules<'a>() -> Rules<'a> {
         Rules {
             words: Words { size: 8, swapped: false },
             next: 0,

@@ -225,23 +225,9 @@ impl<'a> Job<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chains::tests::rules;
     use crate::memory::Span;
     use std::time::Duration;
-
-    fn rules<'a>() -> Rules<'a> {
-        Rules {
-            words: Words { size: 8, swapped: false },
-            next: 0,
-            mask: 0,
-            mangled: false,
-            relative: 0,
-            end_bits: 0,
-            leaf_bits: 0,
-            alignment: 1,
-            sentinels: &[],
-            forbidden: &[],
-        }
-    }
 
     /// Memory at 0x1000 with one word in each place; the word behind a link is its hash.
     fn tallied(words: &[u64], firsts: &[u64], rules: &Rules, total: u64) -> Option<(Figures, Vec<u32>)> {

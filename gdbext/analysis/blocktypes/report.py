@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES, NO_CONFIDENCE, UNKNOWN, BlockTypes
+from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.errors import UsageError
-from gdbext.heap.told import evidence_of, problems_of
 from gdbext.memory.intervals import slices
 from gdbext.report import Kind, Report, Rows, column, line, table
 from gdbext.wording import size_text
@@ -83,7 +83,7 @@ def summarise(reach: Reach, found: BlockTypes, by_size: bool = False) -> Report:
     contents = sum(row.bytes for row in rows if row.recognised_by in _BY_CONTENTS)
     unknown = sum(row.bytes for row in rows if row.recognised_by == UNKNOWN)
     data = TypeSummary(len(reach), total, total - contents - unknown, contents, unknown, rows)
-    return _report(reach, found, data)
+    return report_on_reach(reach, data, found.problems)
 
 
 def list_type(reach: Reach, found: BlockTypes, name: str) -> Report:
@@ -96,15 +96,8 @@ def list_type(reach: Reach, found: BlockTypes, name: str) -> Report:
     codes = _codes_named(found, name)
     chosen = np.flatnonzero(np.isin(found.code, codes))
     rows = Rows(lambda: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen))
-    return _report(reach, found, TypeListing(len(chosen), int(reach.size[chosen].sum()), rows))
-
-
-def _report(reach: Reach, found: BlockTypes, data: object) -> Report:
-    problems = [*problems_of(reach.heaps), *found.problems]
-    complete = all(heap.complete for heap in reach.heaps) and not any(
-        problem.kind == "interrupted" for problem in found.problems
-    )
-    return Report(data, evidence_of(reach.heaps), problems, complete)
+    listed = TypeListing(len(chosen), int(reach.size[chosen].sum()), rows)
+    return report_on_reach(reach, listed, found.problems)
 
 
 def _rows(reach: Reach, found: BlockTypes, total: int, by_size: bool) -> Iterator[TypeRow]:

@@ -48,6 +48,12 @@ class Reach:
         return self.marked.states
 
     @property
+    def whole(self) -> bool:
+        """Whether nothing is missing that could point at a block; damage is told apart."""
+        known = self.marked.roots.complete and all(heap.complete for heap in self.heaps)
+        return self.marked.complete and known
+
+    @property
     def any_leaked(self) -> bool:
         """Whether anything leaked."""
         return bool((self.states == NOT_REACHED).any())

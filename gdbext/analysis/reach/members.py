@@ -21,6 +21,19 @@ def member_path(kind: Type, offset: int) -> Tuple[str, int]:
     return text, rest
 
 
+def member_text(kind: Type, size: int, offset: int) -> str:
+    """Return what lies at an offset of a block that holds one object of a type, or an array of them.
+
+    :param size: bytes of the block.
+    :return: "" where that is an object itself, or behind it.
+    """
+    several = size >= 2 * kind.size and offset >= kind.size  # the first may have nothing but room behind it
+    index, inside = divmod(offset, kind.size) if several else (0, offset)
+    path, rest = member_path(kind, inside)
+    shown = f"[{index}]{path}" if several else path.lstrip(".")
+    return f"{shown}+{rest:#x}" if shown and rest else shown
+
+
 def _way(kind: Type, offset: int, deep: int) -> Way:
     if deep and kind.is_record:
         return _best(_through(field, offset, deep) for field in _fields_at(kind, offset)) or ("", offset, False)

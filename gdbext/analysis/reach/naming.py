@@ -14,7 +14,7 @@ import numpy as np
 
 from gdbext.analysis.blocktypes.model import DEBUG_INFO, UNKNOWN, VTABLE, BlockTypes
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.members import member_path
+from gdbext.analysis.reach.members import member_path, member_text
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange, RootWord
 from gdbext.heap.model import USED_STATES, Heap, State
 from gdbext.memory.elfsymbols import Variables
@@ -199,12 +199,8 @@ class Places:
         kind = self.names.find_type(known.name) if known.kind in (DEBUG_INFO, VTABLE) else None
         if kind is None or not kind.size:
             return ""
-        # A block of several of them is an array.
-        several = size >= 2 * kind.size and offset >= kind.size
-        index, inside = divmod(offset, kind.size) if several else (0, offset)
-        path, rest = member_path(kind, inside)
-        shown = f"[{index}]{path}" if several else path.lstrip(".")
-        return f" {shown}" + (f"+{rest:#x}" if rest else "") if shown else ""
+        shown = member_text(kind, size, offset)
+        return f" {shown}" if shown else ""
 
     def _in_heap(self, address: int) -> Place:
         own = next((heap for heap in self._reach.heaps if _is_own(heap, address)), None)

@@ -104,8 +104,6 @@ def _arena(
 ) -> ArenaState:
     layout = location.layout
     base = read_base(target, location, record.uint("base"), problems)
-    nthreads = record.data[record.layout.offset("nthreads") :]
-    pair = np.frombuffer(nthreads, f"{target.abi.order_mark}u4", 2).tolist()
     dirty, muzzy, retained = (
         _cache(record, layout["cache"], kind, address) for kind in ("dirty", "muzzy", "retained")
     )
@@ -117,7 +115,7 @@ def _arena(
         address=address,
         base=base,
         auto=_is_auto(target, location, index),
-        nthreads=(pair[0], pair[1]),
+        nthreads=_nthreads(target, record),
         nactive=nactive,
         ndirty=ndirty,
         dirty=dirty,
@@ -142,6 +140,12 @@ def _arena(
         threads=None if threads is None else threads.get(address, ()),
         **_hpa(target, location, record),
     )
+
+
+def _nthreads(target: Target, record: Record) -> tuple[int, int]:
+    counts = record.data[record.layout.offset("nthreads") :]
+    application, internal = np.frombuffer(counts, f"{target.abi.order_mark}u4", 2).tolist()
+    return application, internal
 
 
 def _hpa(target: Target, location: Location, record: Record) -> dict[str, Any]:

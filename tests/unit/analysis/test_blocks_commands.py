@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gdbext.bridge import reaching as reaching_of
 from gdbext.errors import TooLargeError, UsageError
 from gdbext.heap.model import State
 from gdbext.progress import SILENT
@@ -94,7 +95,7 @@ def test_an_address_in_a_core_is_told_with_reachability(context):
 
 
 def test_a_large_process_is_not_searched_unless_it_is_asked_for_or_known(context, monkeypatch):
-    monkeypatch.setattr(blocks, "_FEW_BLOCKS", 2)
+    monkeypatch.setattr(reaching_of, "FEW_BLOCKS", 2)
     context.target = replace(context.target, live=True)
     report = blocks.describe(context, Arguments("0x10010"))
     assert (report.data.reach, context.asked) == (None, [])
@@ -102,13 +103,13 @@ def test_a_large_process_is_not_searched_unless_it_is_asked_for_or_known(context
     assert blocks.describe(context, Arguments("0x10010", reach=True)).data.reach == "leaked"
     context.known_reach = context.reach
     assert blocks.describe(context, Arguments("0x10010")).data.reach == "leaked"
-    monkeypatch.setattr(blocks, "_FEW_BLOCKS", 3)
+    monkeypatch.setattr(reaching_of, "FEW_BLOCKS", 3)
     context.known_reach = lambda clear: None
     assert blocks.describe(context, Arguments("0x10010")).data.reach == "leaked"
 
 
 def test_types_of_a_large_core_are_not_looked_for_unless_they_are_asked_for(context, monkeypatch):
-    monkeypatch.setattr(blocks, "_FEW_BLOCKS", 2)
+    monkeypatch.setattr(reaching_of, "FEW_BLOCKS", 2)
     report = blocks.describe(context, Arguments("0x10010"))
     assert (report.data.reach, report.data.type, context.asked) == ("leaked", None, [("reach", 0)])
     assert "types take a while in so large a heap: --reach works them out" in report.notes

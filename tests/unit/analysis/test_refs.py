@@ -88,7 +88,16 @@ def test_an_address_in_no_block_stands_for_itself():
     world.put(holder, DATA + 0x500, DATA + 0x508)
     data, shown = ask(world, DATA + 0x508)
     assert words(data["references"]) == [("block", hex(holder + 8), 0)]
-    assert data["block"] is None and data["state"] is None and "is in no block" in shown
+    assert data["block"] is None and data["state"] is None and "is in no block: words of exactly this value" in shown
+
+
+def test_an_address_that_is_not_mapped_is_a_number_that_words_may_have():
+    world = ReachWorld()
+    holder = world.block(HEAP + 0x100, 64)
+    world.put(holder, 0xDEAD000)
+    data, shown = ask(world, 0xDEAD000)
+    assert words(data["references"]) == [("block", hex(holder), 0)]
+    assert "0xdead000 is not mapped: words of exactly this value" in shown
 
 
 def test_free_memory_far_from_live_blocks_is_looked_through():

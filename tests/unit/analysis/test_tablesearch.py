@@ -99,7 +99,7 @@ def test_what_is_no_table_now_is_passed_over(world):
 
 def test_when_the_time_is_up_the_rest_is_named(world, monkeypatch):
     times = iter([0.0, 1.0, 100.0])
-    monkeypatch.setattr(tablesearch.time, "monotonic", lambda: next(times, 200.0))
+    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: next(times, 200.0))
     spoilt = fill(world, [7] * 400)
     found = search(world, variable(world, "cache", spoilt), variable(world, "late", spoilt))
     assert found.complete and "no time for all of cache, late; slabskew EXPR" in found.evidence[-1].message

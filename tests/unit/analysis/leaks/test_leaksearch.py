@@ -8,11 +8,11 @@ import pytest
 from gdbext.abi import I386, X86_64
 from gdbext.analysis import leaksearch
 from gdbext.analysis.blocktypes.model import HIGH, BlockTypes, TypeName
-from gdbext.analysis.leaksearch import Deadline, Ports, search
+from gdbext.analysis.leaksearch import Ports, search
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.memory import Region
-from gdbext.progress import SILENT
+from gdbext.progress import SILENT, Deadline
 from gdbext.report import Confidence, Problem, Severity
 from tests.support.reachworld import DATA, HEAP, ReachWorld
 
@@ -135,7 +135,7 @@ def test_tagged_pointers_are_no_leak():
 
 def test_the_time_limit_of_its_own(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(leaksearch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: clock[0])
 
     def slow(progress, most):
         clock[0] = 11.0
@@ -157,7 +157,7 @@ def test_the_time_limit_of_its_own(monkeypatch):
 
 def test_no_time_for_tags_and_types_costs_confidence(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(leaksearch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: clock[0])
 
     def slow(_, progress):
         clock[0] = 11.0
@@ -179,7 +179,7 @@ def test_the_user_stops_it(port):
 
 def test_a_deadline_that_was_lifted_lets_work_go_on(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(leaksearch.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: clock[0])
     deadline = Deadline(SILENT, 5)
     clock[0] = 6.0
     with pytest.raises(KeyboardInterrupt):

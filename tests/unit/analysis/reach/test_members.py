@@ -1,6 +1,6 @@
 import pytest
 
-from gdbext.analysis.reach.members import member_path
+from gdbext.analysis.reach.members import member_path, member_text
 from gdbext.structures.types import Code, Field, Type
 
 LONG = Type("long", Code.INTEGER, 8)
@@ -53,3 +53,22 @@ def test_a_type_that_holds_itself_ends():
     loop = Type("struct loop", Code.STRUCT, 8, fields=lambda: [Field("again", 0, loop)])
     text, rest = member_path(loop, 4)
     assert text.startswith(".again.again") and rest == 4
+
+
+@pytest.mark.parametrize(
+    "size, offset, expected",
+    [
+        (24, 8, "link.next"),
+        (40, 12, "link.next+0x4"),
+        (72, 8, "link.next"),  # perhaps one of many, perhaps the only one
+        (72, 24, "[1].id"),
+        (72, 60, "[2].link.next+0x4"),
+        (40, 32, ""),
+    ],
+)
+def test_members_of_blocks(size, offset, expected):
+    assert member_text(NODE, size, offset) == expected
+
+
+def test_an_array_without_a_bound_goes_on_to_the_end_of_the_block():
+    assert member_text(TABLE, 200, 152) == "rest[3]"
