@@ -12,7 +12,6 @@ ABSENT = ("absent-file", "no-build-id")  # files that a core only names
 # Small, because gdbserver moves some 2 MB a second.
 SOUND = (
     "arena_proliferation --threads=6 --arena-bytes=262144",
-    "arena_proliferation --healthy --threads=6 --arena-bytes=262144",
     "fastbins",
     "foreign_sbrk",
     "healthy_server",
@@ -21,7 +20,6 @@ SOUND = (
     "shrink_realloc --buffers=3 --buffer=1048576",
     "tcache_full",
     "two_waves --first=2097152 --second=524288",
-    "two_waves --healthy --first=2097152 --second=524288",
 )
 HEALTHY = (
     "arena_proliferation --healthy",
@@ -114,7 +112,7 @@ def check_rss(board, rss):
     assert all((entry["resident"] is not None) == live for entry in rss["entries"])
 
 
-@pytest.mark.boards(program=HEALTHY, target=STILL, glibc=SOME)
+@pytest.mark.boards(program=HEALTHY, target=("attach", "core"), info=("debug", "bare"), glibc=("bullseye", "sid"))
 def test_a_healthy_twin_has_no_finding(stage, board, program):
     here = staged(stage, program)
     triage, check = ask(here, "triage", "glibc check")

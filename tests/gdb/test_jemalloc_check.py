@@ -22,7 +22,7 @@ CONFS = (
     ("5.3.0", "san_guard_large:1,san_guard_small:16"),
     ("5.3.0", "lg_tcache_max:20"),
     ("5.3.1", "disable_large_size_classes:true,retain:false"),
-    ("5.2.1-vaddr57", ""),
+    pytest.param("5.2.1-vaddr57", "", marks=pytest.mark.full),
     ("5.1.0-nostats", ""),
     ("debian", "prof:true,lg_prof_sample:12"),
 )

@@ -1,7 +1,8 @@
 """In which system call a thread is, from its registers.
 
 A debugger looks at a blocked thread after the kernel has interrupted its call: the number and the arguments
-are still in the registers, and the result says "to be restarted". Upstream: Linux
+are still in the registers, and the result says "to be restarted". Where it was let go and stopped again at once, as
+gdbserver does, the kernel has set it back to the instruction that calls, with the number for a result. Upstream: Linux
 ``arch/x86/kernel/signal.c``, ``arch/arm64/kernel/signal.c`` (do_signal), ``include/linux/errno.h``.
 """
 
@@ -31,7 +32,8 @@ class Machine:
     :param number: the register that holds the call's number.
     :param arguments: the registers of all six.
     :param result: the register of the result; None where it is the first argument's, which the kernel puts back.
-    :param trap: the instruction at the program counter of a call to be restarted, where ``result`` is None.
+    :param counter: the program counter.
+    :param traps: the instructions that call; the program counter of a call that was set back is at one.
     :param restart: the number of ``restart_syscall``.
     :param names: of calls that may wait, by number.
     :param saved: registers that functions preserve.
@@ -40,7 +42,8 @@ class Machine:
     number: str
     arguments: tuple[str, ...]
     result: Optional[str]
-    trap: bytes
+    counter: str
+    traps: tuple[bytes, ...]
     restart: int
     names: Mapping[int, str]
     saved: tuple[str, ...]
@@ -72,19 +75,28 @@ MACHINES: Mapping[str, Machine] = {
         "orig_rax",
         ("rdi", "rsi", "rdx", "r10", "r8", "r9"),
         "rax",
-        b"",
+        "rip",
+        (b"\x0f\x05",),  # syscall
         219,
         _X86_64_NAMES,
         ("rbx", "rbp", "r12", "r13", "r14", "r15"),
     ),
     "i386": Machine(
-        "orig_eax", ("ebx", "ecx", "edx", "esi", "edi", "ebp"), "eax", b"", 0, _I386_NAMES, ("ebx", "esi", "edi", "ebp")
+        "orig_eax",
+        ("ebx", "ecx", "edx", "esi", "edi", "ebp"),
+        "eax",
+        "eip",
+        (b"\xcd\x80", b"\x0f\x34", b"\x0f\x05"),  # int 0x80, sysenter, syscall
+        0,
+        _I386_NAMES,
+        ("ebx", "esi", "edi", "ebp"),
     ),
     "aarch64": Machine(
         "x8",
         ("x0", "x1", "x2", "x3", "x4", "x5"),
         None,
-        b"\x01\x00\x00\xd4",  # svc #0
+        "pc",
+        (b"\x01\x00\x00\xd4",),  # svc #0
         128,
         _AARCH64_NAMES,
         tuple(f"x{number}" for number in range(19, 30)),
@@ -152,13 +164,24 @@ def _looks_timed(arguments: "tuple[int, ...]") -> bool:
 
 
 def _is_waiting(target: Target, thread: Thread, machine: Machine) -> bool:
-    if machine.result is not None:
-        result = thread.registers.get(machine.result, 0)
-        return (target.abi.word_mask + 1 - result) in _WAITING
-    pc = thread.registers.get("pc")
-    if pc is None:
+    number = thread.registers[machine.number]
+    if machine.result is None:
+        called = _is_at_call(target, thread, machine)
+        return number in (*machine.names, machine.restart) if called is None else called
+    result = thread.registers.get(machine.result, 0)
+    if (target.abi.word_mask + 1 - result) in _WAITING:
+        return True
+    # Without code it could as well have returned this number; what waits for a futex never does.
+    called = result in (number, machine.restart) and _is_at_call(target, thread, machine)
+    return machine.names.get(number) == "futex" and result == number if called is None else called
+
+
+def _is_at_call(target: Target, thread: Thread, machine: Machine) -> Optional[bool]:
+    """Return whether a thread's next instruction makes a system call; None where the code cannot be read."""
+    counter = thread.registers.get(machine.counter)
+    if counter is None:
         return False
     try:
-        return bytes(target.memory.read(pc, len(machine.trap))) == machine.trap
-    except FaultError:  # the code is not in the core: the number alone must do
-        return thread.registers[machine.number] in (*machine.names, machine.restart)
+        return bytes(target.memory.read(counter, len(machine.traps[0]))) in machine.traps
+    except FaultError:
+        return None

@@ -124,6 +124,32 @@ def test_a_thread_that_was_just_woken_waits_no_more():
     assert world.wait().state is State.RUNNING
 
 
+@pytest.mark.parametrize(
+    "result, code, state",
+    [
+        (202, "0f05", State.FUTEX),  # set back to the instruction that calls, with the call's number
+        (219, "0f05", State.FUTEX),  # likewise, by way of restart_syscall
+        (202, "4889", State.RUNNING),
+        (0, "0f05", State.RUNNING),
+        (202, None, State.FUTEX),  # no code, but futex never returns this
+        (219, None, State.RUNNING),
+    ],
+)
+def test_a_call_that_was_interrupted_let_go_and_stopped_again(result, code, state):
+    world = World()
+    world.code[0x100:0x102] = bytes.fromhex(code or "").ljust(2, b"\x90")
+    at = CODE + 0x100 if code else 0x900000
+    world = two_threads(world, {**futex(LOCK, PRIVATE, 2, result=result), "rip": at})
+    world.words(0, 2, 0, 1002, 1, 0)
+    assert world.wait().state is state
+
+
+def test_a_call_that_returned_its_own_number_is_none_where_there_is_no_code():
+    world = World()
+    world.thread({"orig_rax": 0, "rax": 0, "rip": 0x900000})  # read() at the end of a file
+    assert world.wait().state is State.RUNNING
+
+
 def test_a_restarted_call_is_known_by_its_arguments():
     world = two_threads(World(), futex(LOCK, BITSET_RT, 2, timeout=0x7FFF7000, call=219))
     world.words(0, 2, 0, 1002, 1, 0)
