@@ -108,6 +108,7 @@ STRUCTURE_OPTIONS: Sequence[Option] = (
 
 _TYPES = Option("types", "flag", "find types of blocks in a heap of more than a million, too")
 _CLEAR = Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS")
+_MANGLED = Option("mangled", "flag", "words XORed with their own address >> 12 count as pointers, too")
 
 # A process may have several jemallocs, of several libraries.
 _HEAP = Option("heap", "text", "only this one of several jemallocs, as reports call it", metavar="NAME")
@@ -356,7 +357,8 @@ COMMANDS: Sequence[CommandSpec] = (
             Option("sort", "text", "order by these fields, comma-separated; -FIELD descends", metavar="FIELDS"),
             Option("columns", "text", "show these fields, comma-separated", metavar="FIELDS"),
             Option("count", "flag", "only count them"),
-            Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS"),
+            _CLEAR,
+            _MANGLED,
         ),
         expression="[START-END]",
         example="blocks list --state in-use --min-size 1M\n"
@@ -376,7 +378,8 @@ COMMANDS: Sequence[CommandSpec] = (
         options=(
             Option("words", "int", "dump N words (default 32); 0 dumps the whole block", metavar="N"),
             Option("reach", "flag", "work out reachability and types however large the heap is"),
-            Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS"),
+            _CLEAR,
+            _MANGLED,
         ),
         expression="ADDRESS",
         example="blocks at $rdi",
@@ -392,13 +395,14 @@ COMMANDS: Sequence[CommandSpec] = (
         "block that no leaked block points at, or the lowest of a cycle that nothing else points at; it `keeps` itself "
         "and what only it leads to, so mend leak roots first. All other leaked blocks are `indirect`.\n\n"
         "False leaks: what `Missing` lists could not be looked at, so blocks that only it points at look leaked. "
-        "Pointers that are hidden (XORed, compressed, with tags in high bits: --clear), or in another process, are not "
-        "seen either. A word that looks like a pointer and is none can hide a leak, never make one. 10 rows of each "
-        "table are shown.",
+        "Pointers that are hidden (tags in high bits: --clear; links mangled as malloc has them: --mangled; otherwise "
+        "XORed, compressed), or in another process, are not seen either. A word that looks like a pointer and is none "
+        "can hide a leak, never make one. 10 rows of each table are shown.",
         options=(
             Option("list", "flag", "list every leaked block, with its leak root"),
             Option("maybe", "flag", "list the maybe leaked blocks too"),
             _CLEAR,
+            _MANGLED,
         ),
         example="blocks leaks --list --limit 0",
         shown=10,
@@ -418,6 +422,7 @@ COMMANDS: Sequence[CommandSpec] = (
                    default=1, metavar="N"),
             _TYPES,
             _CLEAR,
+            _MANGLED,
         ),
         expression="ADDRESS",
         example="blocks refs $rdi --depth 3",
@@ -435,6 +440,7 @@ COMMANDS: Sequence[CommandSpec] = (
             Option("roots", "int", "chains from so many different roots; 0 for all", default=1, metavar="N"),
             _TYPES,
             _CLEAR,
+            _MANGLED,
         ),
         expression="ADDRESS",
         example="blocks path session",
@@ -452,6 +458,7 @@ COMMANDS: Sequence[CommandSpec] = (
         options=(
             Option("top", "int", "show N roots, blocks and types", default=20, metavar="N"),
             _CLEAR,
+            _MANGLED,
         ),
         example="blocks retained --top 10",
     ),
@@ -471,6 +478,7 @@ COMMANDS: Sequence[CommandSpec] = (
             Option("by-size", "flag", "tell unknown blocks apart by size"),
             Option("list", "text", "list the blocks of the types so named, or whose names hold NAME", metavar="NAME"),
             _CLEAR,
+            _MANGLED,
         ),
         example="blocks types --by-size\nblocks types --list 'std::map<int, Session> node'",
     ),

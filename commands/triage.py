@@ -7,6 +7,7 @@ from typing import Any, Sequence
 from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.lockfindings import find_lock_findings
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import PLAIN
 from gdbext.analysis.residency import residency_of
 from gdbext.analysis.tablesearch import Looked
 from gdbext.bridge.lockplaces import read_knowledge, wants_tables
@@ -30,8 +31,8 @@ def look_for_leaks(context: Any, heaps: Sequence[Heap], asked: bool) -> triage.B
     :param asked: whether the user wants it in any case.
     """
     ports = leaksearch.Ports(
-        lambda progress, most: context.session.reach(0, progress, most),
-        lambda clear, progress: read_reach(context.target, heaps, clear, progress),
+        lambda progress, most: context.session.reach(PLAIN, progress, most),
+        lambda reading, progress: read_reach(context.target, heaps, reading, progress),
         lambda reach, progress: context.session.leaked_types(reach, progress),
     )
     return leaksearch.search(context.target, heaps, context.settings, ports, context.progress, asked)

@@ -20,7 +20,7 @@ from gdbext.kernels import SKIPPED, count_values
 from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
 
-_SIZES_AT_ONCE = 1 << 22
+_SIZES_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)

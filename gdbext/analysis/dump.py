@@ -164,7 +164,7 @@ class _Namer:
         self._elsewhere = pointer_namer(target, ())
         state = None if window.heap is None or window.block is None else window.heap.blocks.state[window.block]
         self._state = None if state is None else State(int(state))
-        self._tags = known.live.reach.rules.clear if known.live else 0
+        self._reach = known.live.reach if known.live else None
 
     def member(self, offset: int) -> str:
         return self._known.member(offset) if self._known.member else ""
@@ -176,10 +176,11 @@ class _Namer:
             return ("not in the core" if absent else "not readable"), None
         if not value:
             return "0", None
-        pointed = value & ~self._tags
+        pointed, mangled = self._reach.meaning(value, address) if self._reach else (value, False)
         found = self._find(pointed)
         if found is not None:
-            return f"-> {self._block_text(*found, pointed)}", int(found[0].blocks.address[found[1]])
+            text = f"-> {self._block_text(*found, pointed)}" + (", mangled" if mangled else "")
+            return text, int(found[0].blocks.address[found[1]])
         link = self._link(address, value) if self._state in _UNUSED_STATES else None
         if link is not None:
             return link

@@ -276,7 +276,8 @@ def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
 def _evidence(reach: Reach) -> Iterator[Evidence]:
     roots = reach.marked.roots
     size = sum(one.size for one in roots.ranges)
-    clear = f", bits {reach.rules.clear:#x} cleared" if reach.rules.clear else ""
-    looked = f"every aligned word of {size_text(size)} of root memory and of the blocks reached from it{clear}"
+    how = f", bits {reach.rules.clear:#x} cleared" if reach.rules.clear else ""
+    how += ", as it stands or else XORed with its own address >> 12" if reach.rules.mangled else ""
+    looked = f"every aligned word of {size_text(size)} of root memory and of the blocks reached from it{how}"
     words = count_text(len(roots.words), "register or other word", "registers and other words")
     yield Evidence("roots", f"{looked}, and {words}")

@@ -18,7 +18,7 @@ from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex
-from gdbext.memory.intervals import Coverage, subtract, unite
+from gdbext.memory.intervals import Coverage, bytes_of, subtract, unite
 from gdbext.report import Kind, Problem, Report, column, line, table
 from gdbext.target import Module, Target
 from gdbext.wording import count_text, size_text
@@ -164,7 +164,7 @@ class _Gauge:
     def add(self, sums: Dict[str, _Sum], owner: str, starts: U64, ends: U64) -> None:
         """Add intervals to an owner's sum."""
         account = sums.setdefault(owner, _Sum())
-        account.bytes += int((ends - starts).sum())
+        account.bytes += bytes_of(starts, ends)
         if self.residency is not None:
             account.resident += self.residency.resident(starts, ends)
         if self.absent.bytes:

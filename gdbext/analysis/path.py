@@ -14,7 +14,7 @@ from gdbext.analysis.reach.model import REGISTER, ROOT_KINDS, STACK, STATE_NAMES
 from gdbext.analysis.reach.naming import Place, Places
 from gdbext.analysis.refs import Wanted, find_wanted, what_text
 from gdbext.errors import GdbextError
-from gdbext.heap.model import U8, U32, Mask
+from gdbext.heap.model import U8, U32, U64, Mask
 from gdbext.kernels import (
     NONE,
     NOT_REACHED,
@@ -24,9 +24,11 @@ from gdbext.kernels import (
     Hits,
     Tree,
     breadth_first,
+    follow_words,
     gather_scalars,
 )
 from gdbext.kernels.graph import sources_of
+from gdbext.kernels.pointers import Followed
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text, grouped
 
@@ -47,6 +49,7 @@ class Step:
     :param kind: of the place that it lies in.
     :param to: beginning of the block that it points at.
     :param interior: whether it points behind that beginning.
+    :param mangled: whether it is XORed with the word's own address >> 12; None where it cannot be found any more.
     """
 
     chain: int = column(None, Kind.COUNT)
@@ -60,6 +63,7 @@ class Step:
     to: int = column("to block", Kind.ADDRESS)
     into: Optional[int] = column("into", Kind.COUNT)
     interior: bool = column(None, Kind.FLAG)
+    mangled: Optional[bool] = column(None, Kind.FLAG)
     place: str = column("from")
 
 
@@ -289,20 +293,17 @@ class _Walker:
         count, width = 0, 16
         while count + 2 < len(rows):
             part = rows[count + 1 : count + 2 + width]
-            alike = self._are_alike(part[:-1], part[1:], rows[0], step.offset, step.into)
+            alike = self._are_alike(part[:-1], part[1:], rows[0], step)
             if not alike.all():
                 return count + int(np.argmin(alike))
             count, width = count + len(alike), width * 2
         return count
 
-    def _are_alike(self, above: U32, below: U32, first: int, offset: int, into: int) -> Mask:
+    def _are_alike(self, above: U32, below: U32, first: int, step: Step) -> Mask:
         reach, types = self._reach, self._places.types
-        word = reach.rules.word
-        values, known = gather_scalars(
-            reach.marked.spans, reach.address[above] + np.uint64(offset), word, reach.rules.byteorder
-        )
-        values &= np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
-        alike: Mask = known & (values == reach.address[below] + np.uint64(into))
+        found, known = self._follow(reach.address[above] + np.uint64(step.offset or 0))
+        alike: Mask = known & (found.address == reach.address[below] + np.uint64(step.into or 0))
+        alike &= found.mangled == bool(step.mangled)
         alike &= reach.size[above] == reach.size[first]
         return alike if types is None else alike & (types.code[above] == types.code[first])
 
@@ -325,10 +326,10 @@ class _Walker:
         word, place, interior = self._best_root(row)
         if word is not None:
             root = self._reach.marked.roots.words[word]
-            found, value = self._places.of_word(root), root.value & ~self._reach.rules.clear
+            found, value, mangled = self._places.of_word(root), root.value & ~self._reach.rules.clear, False
         else:
-            found, value = self._places.of_address(place), self._value(place)
-        return self._made(number, found, row, interior, value)
+            found, (value, mangled) = self._places.of_address(place), self._meaning(place)
+        return self._made(number, found, (row, interior), value, mangled)
 
     def _best_root(self, row: int) -> Tuple[Optional[int], int, bool]:
         """Return the root that is told of those that point at a row: to its beginning, then by kind."""
@@ -345,34 +346,47 @@ class _Walker:
         return found[min(found)]
 
     def _step(self, number: int, above: int, row: int) -> Step:
-        place, value, interior = self._pointer(above, row)
+        place, value, interior, mangled = self._pointer(above, row)
         start = int(self._reach.address[above])
         found = self._places.of_block(above, None if place is None else place - start)
-        return self._made(number, found, row, interior, value)
+        return self._made(number, found, (row, interior), value, mangled)
 
-    def _made(self, number: int, place: Place, row: int, interior: bool, value: Optional[int]) -> Step:
+    def _made(
+        self, number: int, place: Place, to_row: Tuple[int, bool], value: Optional[int], mangled: Optional[bool]
+    ) -> Step:
+        row, interior = to_row
         to = int(self._reach.address[row])
         into = 0 if not interior else None if value is None else value - to
         return Step(
             number, place.kind, place.address, place.thread, place.block, place.size, place.type, place.offset,
-            to, into, interior, place.text,
+            to, into, interior, mangled, place.text + (", mangled" if mangled else ""),
         )  # fmt: skip
 
-    def _pointer(self, above: int, row: int) -> Tuple[Optional[int], Optional[int], bool]:
-        """Return the word of one block that points at another (to its beginning if any does), and its value."""
-        rules, index = self._reach.rules, self._reach.marked.blocks.index
-        word = rules.word
+    def _pointer(self, above: int, row: int) -> "Tuple[Optional[int], Optional[int], bool, Optional[bool]]":
+        """Return the word of one block that points at another (to its beginning if any does), and what it means.
+
+        That is its place, the address that it stands for, whether that is behind the beginning, and whether it is
+        mangled.
+        """
+        index, word = self._reach.marked.blocks.index, self._reach.rules.word
         first = -(-int(index.address[above]) // word) * word
         end = int(index.address[above]) + int(index.size[above])
         places = np.arange(first, max(end - word + 1, first), word, dtype=np.uint64)
-        values, known = gather_scalars(self._reach.marked.spans, places, word, rules.byteorder)
-        values &= np.uint64(((1 << 64) - 1) & ~rules.clear)
-        inside = known & (index.find(values) == row)
-        at = np.flatnonzero(inside & (values == index.address[row]))
+        found, known = self._follow(places)
+        inside = known & (found.row == row)
+        begins = found.address == index.address[row]
+        at = np.flatnonzero(inside & begins)
         at = at if len(at) else np.flatnonzero(inside)
         if not len(at):
-            return None, None, True
-        return int(places[at[0]]), int(values[at[0]]), bool(values[at[0]] != index.address[row])
+            return None, None, True, None
+        one = at[0]
+        return int(places[one]), int(found.address[one]), not begins[one], bool(found.mangled[one])
 
-    def _value(self, place: int) -> int:
-        return int(self._reach.target.reader.word(place)) & ~self._reach.rules.clear
+    def _follow(self, places: U64) -> Tuple[Followed, Mask]:
+        """Return what words of live blocks stand for, and which could be read."""
+        reach = self._reach
+        words, known = gather_scalars(reach.marked.spans, places, reach.rules.word, reach.rules.byteorder)
+        return follow_words(words, places, reach.marked.blocks.index, reach.rules), known
+
+    def _meaning(self, place: int) -> Tuple[int, bool]:
+        return self._reach.meaning(int(self._reach.target.reader.word(place)), place)

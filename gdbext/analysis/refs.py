@@ -15,6 +15,7 @@ from gdbext.analysis.reach.naming import FREE_BLOCK, Place, Places, find_block, 
 from gdbext.analysis.reach.scan import Pointers, PointerSearch
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap, State
+from gdbext.kernels import BlockIndex
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text
 
@@ -31,6 +32,7 @@ class Reference:
 
     :param depth: 1 points at the block itself.
     :param into: bytes behind the beginning of what it points at; None where it cannot be read any more.
+    :param mangled: whether it is XORed with the word's own address >> 12; None where it cannot be read any more.
     :param target: beginning of what it points at.
     :param pointers: how many words point at the block that this one lies in; None where that was not looked for.
     """
@@ -41,6 +43,7 @@ class Reference:
     at: str = column("word", json=False)
     target: int = column(None, Kind.ADDRESS)
     into: Optional[int] = column("into", Kind.COUNT)
+    mangled: Optional[bool] = column(None, Kind.FLAG)
     thread: Optional[int] = column(None, Kind.COUNT)
     block: Optional[int] = column(None, Kind.ADDRESS)
     size: Optional[int] = column(None, Kind.COUNT)
@@ -176,7 +179,8 @@ def what_text(reach: Reach, places: Places, address: int, wanted: Wanted) -> str
     where = "the beginning of" if not offset else f"{offset} bytes into"
     if wanted.state is None:
         where = "is not mapped" if reach.target.index.find(address) is None else "is in no block"
-        return f"{address:#x} {where}: words of exactly this value"
+        mangled = ", or mangled so" if reach.rules.mangled else ""
+        return f"{address:#x} {where}: words of exactly this value{mangled}"
     if wanted.row is None:
         block = f"{where} a block of {wanted.size} bytes at {wanted.address:#x} that is not in use: {wanted.what}"
         return f"{address:#x} is {block}. These are dangling pointers"
@@ -220,7 +224,8 @@ def folded(rows: Iterable[Reference]) -> Iterator[Reference]:
 
 def _continues(below: Reference, row: Reference) -> bool:
     """Return whether a row is the one pointer to the block of the row before it, and lies in another such block."""
-    alike = (row.size, row.type, row.offset, row.into) == (below.size, below.type, below.offset, below.into)
+    alike = (row.size, row.type, row.offset) == (below.size, below.type, below.offset)
+    alike = alike and (row.into, row.mangled) == (below.into, below.mangled)
     return alike and row.block is not None and below.pointers == 1 and row.depth == below.depth + 1 and not row.again
 
 
@@ -241,9 +246,11 @@ class _Finder:
         self._places = places
         self._interior = interior
         self._search = PointerSearch(reach)
+        self._wanted: Optional[BlockIndex] = None
 
     def find(self, wanted: Wanted) -> "Tuple[Sequence[_Link], Sequence[_Link], _Counts]":
         """Return what points at a block: from what is in use, then from what is not, and how many in all."""
+        self._wanted = BlockIndex(np.array([wanted.address], np.uint64), np.array([wanted.size], np.uint64))
         found = self._search.of_block(wanted.address, wanted.size, wanted.row)
         live = found.root | (found.source >= 0)
         inside = int(np.count_nonzero(found.hits.interior & live)) + sum(word[2] for word in found.words)
@@ -306,13 +313,14 @@ class _Finder:
 
     def _row(self, link: _Link) -> Reference:
         place = self._name(link)
+        into, mangled = self._meaning(link)
         above = link.depth - 1
         dots = "· " * above if above <= _DOTS else f"·{above}· "
         again = " (told elsewhere)" if link.again and link.depth > 1 else " (itself)" if link.again else ""
         return Reference(
             link.depth, place.kind, place.address, "-" if place.address is None else f"{place.address:#x}",
-            link.target, self._into(link), place.thread, place.block, place.size, place.type, place.offset,
-            link.again, link.pointers, dots + place.text + again,
+            link.target, into, mangled, place.thread, place.block, place.size, place.type, place.offset,
+            link.again, link.pointers, dots + place.text + (", mangled" if mangled else "") + again,
         )  # fmt: skip
 
     def _name(self, link: _Link) -> Place:
@@ -323,17 +331,19 @@ class _Finder:
             return replace(place, text=f"{place.text}, stale")
         return place
 
-    def _into(self, link: _Link) -> Optional[int]:
-        if not link.interior:
-            return 0
+    def _meaning(self, link: _Link) -> "Tuple[Optional[int], Optional[bool]]":
+        """Return how far behind the beginning of what it points at a pointer leads, and whether it is mangled."""
+        reach = self._reach
         if link.word is not None:
-            value = self._reach.marked.roots.words[link.word].value
-        else:
-            try:
-                value = self._reach.target.reader.word(link.place)
-            except FaultError:
-                return None
-        return (value & ~self._reach.rules.clear) - link.target
+            return (reach.marked.roots.words[link.word].value & ~reach.rules.clear) - link.target, False
+        if not (link.interior or reach.rules.mangled):
+            return 0, False
+        try:
+            value = reach.target.reader.word(link.place)
+        except FaultError:
+            return (None, None) if link.interior else (0, None)
+        address, mangled = reach.meaning(value, link.place, self._wanted if link.depth == 1 else None)
+        return address - link.target, mangled
 
 
 class _Links(Sequence["_Link"]):

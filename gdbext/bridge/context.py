@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gdbext.analysis.blocktypes.model import BlockTypes
     from gdbext.analysis.blocktypes.shaped import ShapedTable
     from gdbext.analysis.reach.graph import Reach
+    from gdbext.analysis.reach.model import Reading
     from gdbext.analysis.reach.naming import RootNames
     from gdbext.bridge.discover import Discovery
     from gdbext.bridge.elements import Elements
@@ -56,18 +57,18 @@ class Context:
         """Return every heap of the target, as ``gdbext.heap.model.Heap``; it may be none."""
         return self.session.heaps(self.progress)
 
-    def reach(self, clear: int = 0) -> Reach:
+    def reach(self, reading: Reading) -> Reach:
         """Return what can be reached from the target's roots.
 
-        :param clear: bits of a pointer that are tags.
+        :param reading: what counts as a pointer.
         :raises NoHeapError: when there is no heap.
         :raises TooLargeError: when more of a process would have to be copied than the settings allow.
         """
-        return self.session.reach(clear, self.progress, self.settings["copied-memory"])
+        return self.session.reach(reading, self.progress, self.settings["copied-memory"])
 
-    def known_reach(self, clear: int = 0) -> Optional[Reach]:
+    def known_reach(self, reading: Reading) -> Optional[Reach]:
         """Return what :meth:`reach` would where a command has asked for it before, else None."""
-        return self.session.known_reach(clear)
+        return self.session.known_reach(reading)
 
     @property
     def root_names(self) -> RootNames:

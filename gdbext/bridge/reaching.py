@@ -8,6 +8,7 @@ from gdbext.analysis.blocktypes.model import BlockTypes
 from gdbext.analysis.livefacts import Live
 from gdbext.analysis.place import Known
 from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.reach.model import Reading
 from gdbext.analysis.reach.naming import Places
 from gdbext.errors import TooLargeError, UsageError
 from gdbext.heap.model import Heap
@@ -21,11 +22,15 @@ _SLOW = "take a while in so large a heap: --reach works them out"
 SomeTypes = Tuple[Optional[BlockTypes], Sequence[Problem]]
 
 
-def read_clear(context: Any, arguments: Any) -> int:
-    """Return the bits that are tags.
+def read_reading(context: Any, arguments: Any) -> Reading:
+    """Return what counts as a pointer.
 
-    :raises UsageError: when that is no number, or takes bits without which no pointer would be left.
+    :raises UsageError: when the tags are no number, or bits without which no pointer would be left.
     """
+    return Reading(_read_clear(context, arguments), arguments.flag("mangled"))
+
+
+def _read_clear(context: Any, arguments: Any) -> int:
     asked = arguments.value("clear")
     if not asked:
         return 0
@@ -42,8 +47,8 @@ def read_clear(context: Any, arguments: Any) -> int:
 
 
 def read_reach(context: Any, arguments: Any) -> Reach:
-    """Return what can be reached, tags cleared as was asked."""
-    reach: Reach = context.reach(read_clear(context, arguments))
+    """Return what can be reached by what counts as a pointer, as was asked."""
+    reach: Reach = context.reach(read_reading(context, arguments))
     return reach
 
 
@@ -73,15 +78,15 @@ def read_known(context: Any, arguments: Any, heaps: Sequence[Heap]) -> Tuple[Opt
 
     A core need not be copied, so reachability is soon worked out there; types are where blocks are few.
     """
-    clear, blocks = read_clear(context, arguments), sum(len(heap.blocks) for heap in heaps)
+    reading, blocks = read_reading(context, arguments), sum(len(heap.blocks) for heap in heaps)
     asked, few = arguments.flag("reach"), blocks <= FEW_BLOCKS
-    if not asked and context.known_reach(clear) is None:
+    if not asked and context.known_reach(reading) is None:
         if not blocks:
             return None, ()
         if context.target.live and not few:
             return None, [f"reachability, type and pointers {_SLOW}"]
     try:
-        reach = context.reach(clear)
+        reach = context.reach(reading)
     except TooLargeError as error:
         if asked:
             raise

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
     from gdbext.analysis.blocktypes.model import BlockTypes
     from gdbext.analysis.blocktypes.shaped import ShapedTable
     from gdbext.analysis.reach.graph import Reach
+    from gdbext.analysis.reach.model import Reading
     from gdbext.bridge.types import GdbTypes
     from gdbext.progress import Progress
     from gdbext.target import Target
@@ -48,7 +49,7 @@ class Session:
         self._target: Optional[Target] = None
         self._heaps: Optional[Sequence[Any]] = None
         self._types: Optional[GdbTypes] = None
-        self._reach: "dict[int, Reach]" = {}
+        self._reach: "dict[Reading, Reach]" = {}
         self._block_types: "Optional[tuple[Reach, BlockTypes]]" = None
 
     @property
@@ -100,27 +101,27 @@ class Session:
             self._heaps = heaps
         return heaps
 
-    def reach(self, clear: int, progress: Progress, most_copied: int) -> Reach:
+    def reach(self, reading: Reading, progress: Progress, most_copied: int) -> Reach:
         """Return what can be reached from the target's roots; as :meth:`heaps`, made anew after an interruption.
 
-        :param clear: bits of a pointer that are tags.
+        :param reading: what counts as a pointer; the last that was asked for is kept.
         :param most_copied: bytes of a process's memory that may be copied.
         :raises NoHeapError: when there is no heap.
         :raises TooLargeError: when more would have to be copied.
         """
-        known = self._reach.get(clear)
+        known = self._reach.get(reading)
         if known is None:
             from gdbext.analysis.reach.mark import read_reach
 
-            known = read_reach(self.target(), self.heaps(progress), clear, progress, most_copied)
+            known = read_reach(self.target(), self.heaps(progress), reading, progress, most_copied)
             if known.marked.complete:
-                self._reach = {clear: known}
+                self._reach = {reading: known}
         known.progress = progress  # this command's, not that of the one that asked first
         return known
 
-    def known_reach(self, clear: int) -> Optional[Reach]:
+    def known_reach(self, reading: Reading) -> Optional[Reach]:
         """Return what :meth:`reach` would return where a command has asked for it before, else None."""
-        return self._reach.get(clear)
+        return self._reach.get(reading)
 
     def known_block_types(self, reach: Reach) -> Optional[BlockTypes]:
         """Return what :meth:`block_types` would return where a command has asked for it before, else None."""

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Optional, Sequence, Tuple
 import numpy as np
 import numpy.typing as npt
 
+from gdbext.memory.intervals import bytes_of
 from gdbext.report import Evidence, Finding, Problem, ThreadRef
 
 U64 = npt.NDArray[np.uint64]
@@ -78,6 +79,11 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.address)
 
+    @property
+    def columns(self) -> Tuple[U64, U64, U8, U32]:
+        """Address, size, state and owner."""
+        return self.address, self.size, self.state, self.owner
+
     def select(self, mask: Any) -> "Blocks":
         """Return the blocks that a mask or an index array picks."""
         return Blocks(self.address[mask], self.size[mask], self.state[mask], self.owner[mask])
@@ -122,21 +128,6 @@ class Blocks:
         return whole.select(np.argsort(whole.address, kind="stable"))
 
 
-def inserted(column: Any, few: Any, places: Sequence[int]) -> Any:
-    """Return a copy of a column with a few values among its own; ``numpy.insert`` is slow where those are very many.
-
-    :param places: for each of the few, sorted: how many of the column come before it.
-    """
-    whole = np.empty(len(column) + len(few), column.dtype)
-    before = 0
-    for number, place in enumerate([*places, len(column)]):
-        whole[before + number : place + number] = column[before:place]
-        if number < len(few):
-            whole[place + number] = few[number]
-        before = place
-    return whole
-
-
 @dataclass(frozen=True)
 class Charge:
     """Bytes that the ledger attributes to one owner, as intervals.
@@ -155,7 +146,7 @@ class Charge:
     @property
     def bytes(self) -> int:
         """All bytes of the intervals."""
-        return int((self.ends - self.starts).sum())
+        return bytes_of(self.starts, self.ends)
 
 
 @dataclass(frozen=True)

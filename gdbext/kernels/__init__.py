@@ -27,7 +27,16 @@ from gdbext.kernels.dominators import SUPER
 from gdbext.kernels.graph import NONE, ROOT, Edges, TooManyEdges, Tree
 from gdbext.kernels.native import find_library
 from gdbext.kernels.native_graph import NativeGraphs
-from gdbext.kernels.pointers import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, PointerRules
+from gdbext.kernels.pointers import (
+    MAYBE_REACHED,
+    NOT_REACHED,
+    REACHED,
+    BlockIndex,
+    Hits,
+    PointerRules,
+    follow_words,
+    reveal,
+)
 from gdbext.kernels.reference import ChunkRules, find_chunk, words_of
 from gdbext.kernels.tally import MOST_TALLIED, SAMPLED, SOUND, Tally, sampled
 
@@ -93,10 +102,12 @@ __all__ = [
     "find_chunk",
     "find_components",
     "find_dominators",
+    "follow_words",
     "gather_scalars",
     "mark_blocks",
     "page_census",
     "read_chunks",
+    "reveal",
     "rows_of",
     "sampled",
     "scan_pointers",

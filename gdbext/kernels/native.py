@@ -26,7 +26,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check
 
-ABI = 3
+ABI = 4
 STEP_MILLISECONDS = 100
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
@@ -96,8 +96,8 @@ _SIGNATURES = {
     "gx_chains_new": (_pointer, [_pointer, _pointer, _u64, _pointer, _pointer, _u64, _pointer]),
     "gx_tally_new": (_pointer, [_pointer, _pointer, _pointer]),
     "gx_tally_write": (ctypes.c_int64, [_pointer, _pointer, _pointer]),
-    "gx_scan_new": (_pointer, [_pointer, _pointer, _pointer, _u32, _u32, _u64, _u64]),
-    "gx_mark_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u32, _u32, _u64]),
+    "gx_scan_new": (_pointer, [_pointer, _pointer, _pointer, _u32, _u32, _u32, _u64, _u64]),
+    "gx_mark_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u32, _u32, _u32, _u64]),
     "gx_index_new": (_pointer, [_pointer]),
     "gx_job_run": (ctypes.c_int64, [_pointer, _u32]),
     "gx_job_found": (ctypes.c_int64, [_pointer]),
@@ -328,7 +328,7 @@ class Native:
         """As :func:`gdbext.kernels.pointers.scan_pointers`."""
         held, blocks = _Held(spans), self._blocks(index)
         chosen = None if wanted is None else _column(wanted, "u1")
-        how = (rules.word, _swapped(rules.byteorder), rules.clear, most)
+        how = (*_pointer_rules(rules), most)
         with self._job(self._library.gx_scan_new(held.reference, blocks, _place(chosen), *how)) as job:
             found = self._told(self._library.gx_job_found(job))
             place, row = np.empty(found, np.uint64), np.empty(found, np.uint32)
@@ -344,7 +344,7 @@ class Native:
         chosen, begun = _column(live, "u1"), _column(roots, "u1")
         if len(chosen) != len(index) or len(begun) != len(index):
             raise NativeError("a state and a mark are needed for every block")
-        how = (rules.word, _swapped(rules.byteorder), rules.clear)
+        how = _pointer_rules(rules)
         columns = (blocks, _place(chosen), _place(begun))
         with self._job(self._library.gx_mark_new(held.reference, *columns, *how)) as job:
             states = np.empty(len(index), np.uint8)
@@ -383,6 +383,10 @@ class Native:
             what = reasons.get(answer, "failed: a defect of gdbext")
             raise NativeError(f"the native kernels {what}")
         return answer
+
+
+def _pointer_rules(rules: PointerRules) -> Tuple[int, int, int, int]:
+    return rules.word, _swapped(rules.byteorder), int(rules.mangled), rules.clear & _MOST
 
 
 def _link_rules(rules: LinkRules) -> Tuple[_LinkRules, Any]:

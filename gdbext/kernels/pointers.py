@@ -26,6 +26,7 @@ MOST_HITS = 1 << 20  # of one mebibyte: all
 _AT_ONCE = 1 << 17  # words
 _PIECE = 1 << 20  # bytes of which ``most`` is meant
 _ALL = (1 << 64) - 1
+_MANGLING = np.uint64(12)  # glibc's PROTECT_PTR (malloc/malloc.c): a link's own address, shifted so
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,14 @@ class PointerRules:
     :param word: bytes.
     :param byteorder: ``little`` or ``big``.
     :param clear: bits that are no part of the address: tags.
+    :param mangled: whether a word that does not lead to a block as it stands is one XORed with its own address >> 12,
+        as glibc's safe-linking stores links; ``clear`` is cleared of what that reveals.
     """
 
     word: int
     byteorder: str = "little"
     clear: int = 0
+    mangled: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,43 @@ class Hits:
         return len(self.place)
 
 
+def follow_words(words: U64, places: U64, index: BlockIndex, rules: PointerRules) -> Followed:
+    """Return what words stand for: what they are as they stand, tags cleared, wherever that leads to a block.
+
+    :param places: the words' own addresses.
+    """
+    kept = np.uint64(_ALL & ~rules.clear)
+    addresses = words & kept
+    rows, mangled = _find_near(addresses, index), np.zeros(len(words), np.bool_)
+    if rules.mangled:
+        rest = np.flatnonzero(rows < 0)
+        revealed = reveal(words[rest], places[rest]) & kept
+        found = _find_near(revealed, index)
+        rest, revealed, found = (column[found >= 0] for column in (rest, revealed, found))
+        addresses[rest], rows[rest], mangled[rest] = revealed, found, True
+    return Followed(addresses, rows, mangled)
+
+
+def reveal(words: U64, places: U64) -> U64:
+    """Return what words were before each was XORed with its own address >> 12."""
+    plain: U64 = words ^ (places >> _MANGLING)
+    return plain
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What words stand for.
+
+    :param address: of each.
+    :param row: of the block that holds it, or -1.
+    :param mangled: whether it leads there only when it is revealed.
+    """
+
+    address: U64
+    row: I64
+    mangled: Mask
+
+
 def scan_pointers(
     spans: Sequence[Span], index: BlockIndex, rules: PointerRules, wanted: Optional[Mask] = None, most: int = MOST_HITS
 ) -> Hits:
@@ -102,7 +143,9 @@ def scan_pointers(
         step = _PIECE // rules.word
         for at in range(0, len(words), step):
             check()
-            found = _hits_in(words[at : at + step], first + at * rules.word, index, rules, wanted)
+            part = words[at : at + step].astype(np.uint64)
+            places = np.arange(len(part), dtype=np.uint64) * np.uint64(rules.word) + np.uint64(first + at * rules.word)
+            found = _hits_in(part, places, index, rules, wanted)
             full = full or len(found) > most
             parts.append(Hits(found.place[:most], found.row[:most], found.interior[:most]))
     return _joined(parts, full)
@@ -118,27 +161,23 @@ def _aligned_words(start: int, buffer: object, rules: PointerRules) -> Tuple[int
     return start + skipped, words
 
 
-def _hits_in(
-    words: "npt.NDArray[np.generic]", first: int, index: BlockIndex, rules: PointerRules, wanted: Optional[Mask]
-) -> Hits:
-    values = words.astype(np.uint64) & np.uint64(_ALL & ~rules.clear)
-    likely = np.flatnonzero(_near(values, index))
-    rows = index.find(values[likely])
-    kept = rows >= 0
+def _hits_in(words: U64, places: U64, index: BlockIndex, rules: PointerRules, wanted: Optional[Mask]) -> Hits:
+    found = follow_words(words, places, index, rules)
+    at = np.flatnonzero(found.row >= 0)
     if wanted is not None:
-        kept[kept] = wanted[rows[kept]]
-    at, rows = likely[kept], rows[kept]
-    interior = values[at] != index.address[rows]
-    place = at.astype(np.uint64) * np.uint64(rules.word) + np.uint64(first)
-    return Hits(place, rows.astype(np.uint32), interior)
+        at = at[wanted[found.row[at]]]
+    rows = found.row[at]
+    return Hits(places[at], rows.astype(np.uint32), found.address[at] != index.address[rows])
 
 
-def _near(values: U64, index: BlockIndex) -> Mask:
-    if not len(index):
-        return np.zeros(len(values), np.bool_)
-    high = index.address[-1] + np.maximum(index.size[-1], np.uint64(1)) - np.uint64(1)
-    near: Mask = (values >= index.address[0]) & (values <= high)
-    return near
+def _find_near(values: U64, index: BlockIndex) -> I64:
+    """As :meth:`BlockIndex.find`, at once for what is far from all blocks."""
+    rows = np.full(len(values), -1, np.int64)
+    if len(index):
+        high = index.address[-1] + np.maximum(index.size[-1], np.uint64(1)) - np.uint64(1)
+        likely = np.flatnonzero((values >= index.address[0]) & (values <= high))
+        rows[likely] = index.find(values[likely])
+    return rows
 
 
 def _joined(parts: Sequence[Hits], full: bool) -> Hits:
@@ -198,10 +237,7 @@ def _hits_of_blocks(
         check()
         places = _places(first[part], counts[part].astype(np.int64), rules.word)
         values, known = gather_scalars(spans, places, rules.word, rules.byteorder)
-        hits = _hits_in(values, 0, index, rules, live)
-        at = (hits.place // word).astype(np.int64)
-        kept = known[at]
-        yield Hits(places[at[kept]], hits.row[kept], hits.interior[kept])
+        yield _hits_in(values[known], places[known], index, rules, live)
 
 
 def _places(first: U64, counts: I64, word: int) -> U64:

@@ -32,6 +32,11 @@ def slices(count: int, step: int = _SLICE) -> Iterator[slice]:
         yield slice(at, min(at + step, count))
 
 
+def bytes_of(starts: U64, ends: U64) -> int:
+    """Return the bytes of all intervals together, modulo 2**64."""
+    return (int(ends.sum()) - int(starts.sum())) % 2**64
+
+
 class Coverage:
     """Disjoint intervals that any others can be measured against.
 
@@ -101,7 +106,7 @@ def unite(parts: Sequence[Intervals]) -> Union:
     :param parts: pairs of starts and ends, in any order; empty intervals do not count.
     """
     kept = [_in_order(part) for part in parts]
-    claimed = sum((int(ends.sum()) - int(starts.sum())) % 2**64 for starts, ends in kept)
+    claimed = sum(bytes_of(*part) for part in kept)
     merging = _Merging()
     for window in _windows(kept):
         merging.take(*window)

@@ -358,7 +358,7 @@ mod tests {
     use crate::memory::{Span, Words};
     use std::time::Duration;
 
-    const POINTERS: Pointers = Pointers { words: Words { size: 8, swapped: false }, clear: 0 };
+    const POINTERS: Pointers = Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false };
 
     struct Found {
         first: Vec<u64>,

@@ -14,7 +14,7 @@ use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 3;
+pub const ABI: u32 = 4;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -459,6 +459,7 @@ pub unsafe extern "C" fn gx_scan_new(
     wanted: *const u8,
     word: u32,
     swapped: u32,
+    mangled: u32,
     clear: u64,
     most: u64,
 ) -> *mut Job {
@@ -466,7 +467,7 @@ pub unsafe extern "C" fn gx_scan_new(
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
         let index = unsafe { block_index(blocks)? };
         let wanted = if wanted.is_null() { None } else { Some(unsafe { read(wanted, index.len() as u64)? }) };
-        let pointers = scan::Pointers { words: words(word, swapped)?, clear };
+        let pointers = scan::Pointers { words: words(word, swapped)?, clear, mangled: mangled != 0 };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
         let work = scan::Job::new(spans.all(), blocks, wanted, pointers, usize::try_from(most).unwrap_or(usize::MAX));
         Some(Job { work: Work::Scan(work), _index: Some(index), _rules: None, _memory: memory })
@@ -535,6 +536,7 @@ pub unsafe extern "C" fn gx_mark_new(
     states: *const u8,
     word: u32,
     swapped: u32,
+    mangled: u32,
     clear: u64,
 ) -> *mut Job {
     started(|| {
@@ -542,7 +544,7 @@ pub unsafe extern "C" fn gx_mark_new(
         let index = unsafe { block_index(blocks)? };
         let count = index.len() as u64;
         let (live, states) = unsafe { (read(live, count)?, read(states, count)?) };
-        let pointers = scan::Pointers { words: words(word, swapped)?, clear };
+        let pointers = scan::Pointers { words: words(word, swapped)?, clear, mangled: mangled != 0 };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
         let work = graph::Job::new(spans, blocks, pointers, live, states)?;
         Some(Job { work: Work::Mark(work), _index: Some(index), _rules: None, _memory: memory })
@@ -715,7 +717,7 @@ mod tests {
         let (address, size) = ([0x1000u64, 0x2000], [16u64, 16]);
         let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
         with_memory(|memory| unsafe {
-            let job = gx_scan_new(memory, &blocks, null(), 8, 0, 0, 1 << 63);
+            let job = gx_scan_new(memory, &blocks, null(), 8, 0, 0, 0, 1 << 63);
             while gx_job_run(job, 0) == 0 {}
             let (mut places, mut rows, mut interior) = ([0; 2], [0; 2], [0; 2]);
             assert_eq!(gx_job_found(job), 2);
@@ -724,7 +726,7 @@ mod tests {
             gx_job_free(job);
 
             let (live, states) = ([1u8, 1], [0u8, 2]);
-            let job = gx_mark_new(memory, &blocks, live.as_ptr(), states.as_ptr(), 8, 0, 0);
+            let job = gx_mark_new(memory, &blocks, live.as_ptr(), states.as_ptr(), 8, 0, 0, 0);
             while gx_job_run(job, 0) == 0 {}
             let mut states = [9; 2];
             assert_eq!(gx_mark_write(job, 1, states.as_mut_ptr()), BAD_ARGUMENT);
@@ -739,8 +741,8 @@ mod tests {
         let missing = Memory { starts: null(), places: null(), lengths: null(), count: 1 };
         let blocks = Blocks { address: null(), size: null(), count: 0, index: null() };
         unsafe {
-            assert!(gx_scan_new(&missing, &blocks, null(), 8, 0, 0, 9).is_null());
-            assert!(gx_scan_new(null(), &blocks, null(), 8, 0, 0, 9).is_null());
+            assert!(gx_scan_new(&missing, &blocks, null(), 8, 0, 0, 0, 9).is_null());
+            assert!(gx_scan_new(null(), &blocks, null(), 8, 0, 0, 0, 9).is_null());
             assert_eq!(gx_walk_chunks(null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_rows_of(null(), 0, null(), 1, null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_rows_of(null(), u64::MAX, null(), 0, null_mut()), BAD_ARGUMENT);
@@ -751,9 +753,9 @@ mod tests {
         }
         with_memory(|memory| unsafe {
             for (word, swapped) in [(0, 0), (2, 0), (16, 1)] {
-                assert!(gx_mark_new(memory, &blocks, null(), null(), word, swapped, 0).is_null());
+                assert!(gx_mark_new(memory, &blocks, null(), null(), word, swapped, 0, 0).is_null());
             }
-            gx_job_free(gx_scan_new(memory, &blocks, null(), 4, 1, 0, 0)); // before it was run
+            gx_job_free(gx_scan_new(memory, &blocks, null(), 4, 1, 0, 0, 0)); // before it was run
         });
     }
 }

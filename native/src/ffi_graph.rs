@@ -62,6 +62,7 @@ pub unsafe extern "C" fn gx_edges_new(
     live: *const u8,
     word: u32,
     swapped: u32,
+    mangled: u32,
     clear: u64,
     most: u64,
 ) -> *mut GraphJob {
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn gx_edges_new(
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
         let index = unsafe { block_index(blocks)? };
         let live = unsafe { read(live, index.len() as u64)? };
-        let pointers = scan::Pointers { words: words(word, swapped)?, clear };
+        let pointers = scan::Pointers { words: words(word, swapped)?, clear, mangled: mangled != 0 };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
         let work = Work::Edges(edges::Job::new(spans, blocks, pointers, live, most)?);
         Some(GraphJob { work, _index: Some(index), _memory: Some(memory) })
@@ -280,11 +281,11 @@ mod tests {
         let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
         let (mut first, mut to, mut interior, ones) = ([9u64; 3], [9u32; 2], [9u8; 2], [1u8; 2]);
         unsafe {
-            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 1);
+            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 0, 1);
             run(job);
             assert_eq!(gx_edges_found(job), NO_ROOM);
             gx_graph_free(job);
-            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 2);
+            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 0, 2);
             run(job);
             assert_eq!(gx_edges_found(job), 2);
             let columns = (first.as_mut_ptr(), to.as_mut_ptr(), interior.as_mut_ptr());
@@ -340,7 +341,7 @@ mod tests {
             assert!(gx_components_new(&edges(u64::MAX), ones.as_ptr(), 0).is_null());
             assert!(gx_components_new(null(), ones.as_ptr(), 0).is_null());
             assert!(gx_breadth_new(&edges(1), null(), ones.as_ptr()).is_null());
-            assert!(gx_edges_new(null(), null(), null(), 8, 0, 0, 0).is_null());
+            assert!(gx_edges_new(null(), null(), null(), 8, 0, 0, 0, 0).is_null());
             assert!(gx_retained_new(null(), null(), 1).is_null());
             let circle = [0u32];
             let job = gx_retained_new(circle.as_ptr(), first.as_ptr(), 1);

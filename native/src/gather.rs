@@ -21,6 +21,9 @@ pub struct Hints {
 #[derive(Default)]
 pub struct Gathered {
     bytes: Vec<u8>,
+    /// Where mangled words count, since they depend on their addresses: where each block's words begin among the bytes,
+    /// and in memory.
+    begun: Vec<(usize, u64)>,
 }
 
 impl Gathered {
@@ -44,6 +47,9 @@ impl Gathered {
         let word = pointers.words.size;
         let skipped = (start.wrapping_neg() & (word as u64 - 1)) as usize;
         if let Some(aligned) = block.get(skipped..) {
+            if pointers.mangled {
+                self.begun.push((self.bytes.len(), start.wrapping_add(skipped as u64)));
+            }
             self.bytes.extend_from_slice(&aligned[..aligned.len() / word * word]);
         }
     }
@@ -61,9 +67,40 @@ impl Gathered {
     /// Calls `found` with the place among the bytes added of every word that points into a block, and the block; then
     /// forgets the words.
     #[inline]
-    pub fn for_each_hit(&mut self, pointers: Pointers, index: &Index, hints: &mut Hints, found: impl FnMut(u64, Hit)) {
-        for_each_hit(&self.bytes, 0, pointers, index, &mut hints.table, found);
+    pub fn for_each_hit(
+        &mut self,
+        pointers: Pointers,
+        index: &Index,
+        hints: &mut Hints,
+        mut found: impl FnMut(u64, Hit),
+    ) {
+        if pointers.mangled {
+            self.for_each_mangled_hit(pointers, index, hints, &mut found);
+        } else {
+            for_each_hit(&self.bytes, 0, pointers, index, &mut hints.table, found);
+        }
         self.bytes.clear();
+    }
+
+    /// Looks at each block's words at their own addresses.
+    fn for_each_mangled_hit(
+        &mut self,
+        pointers: Pointers,
+        index: &Index,
+        hints: &mut Hints,
+        found: &mut impl FnMut(u64, Hit),
+    ) {
+        let mut end = self.bytes.len();
+        for (from, _) in self.begun.iter_mut().rev() {
+            end = std::mem::replace(from, end); // where each ends
+        }
+        let mut from = 0;
+        for (until, start) in self.begun.drain(..) {
+            for_each_hit(&self.bytes[from..until], start, pointers, index, &mut hints.table, |place, hit| {
+                found(place.wrapping_sub(start).wrapping_add(from as u64), hit);
+            });
+            from = until;
+        }
     }
 }
 
@@ -74,7 +111,8 @@ mod tests {
 
     #[test]
     fn whole_aligned_words_of_small_blocks() {
-        let pointers = Pointers { words: Words { size: 4, swapped: cfg!(target_endian = "big") }, clear: 0 };
+        let pointers =
+            Pointers { words: Words { size: 4, swapped: cfg!(target_endian = "big") }, clear: 0, mangled: false };
         let content: Vec<u8> = (0..32).collect();
         let memory = Spans::new(vec![Span { start: 0x1000, bytes: &content }]).unwrap();
         let mut hints = Hints::default();

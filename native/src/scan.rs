@@ -13,6 +13,7 @@ const STEP: usize = sized(1 << 18, 3); // rows between two looks at the clock
 const MOST_BLOCKS: usize = 1 << 31; // a row leaves a bit of 32
 const WINDOW: usize = sized(512, 3); // words that are looked up together
 const FEW: usize = sized(32, 2); // words for which that is not worth it
+const MANGLING: u32 = 12; // glibc's PROTECT_PTR (malloc/malloc.c): a link's own address, shifted so
 
 /// Blocks by address.
 ///
@@ -299,16 +300,37 @@ pub fn for_each_hit(
         _ => return,
     };
     let start = start.wrapping_add(skipped as u64);
-    if aligned.len() > FEW * words.size {
-        for_each_hit_in_windows::<WINDOW>(aligned, start, pointers, index, hint, found);
+    if pointers.mangled {
+        for_each_mangled_hit(aligned, start, pointers, index, hint, found);
+    } else if aligned.len() > FEW * words.size {
+        for_each_hit_in_windows::<WINDOW, 0>(aligned, start, pointers, index, hint, found);
     } else {
-        for_each_hit_in_windows::<FEW>(aligned, start, pointers, index, hint, found);
+        for_each_hit_in_windows::<FEW, 0>(aligned, start, pointers, index, hint, found);
+    }
+}
+
+/// Apart from [`for_each_hit`], which is to stay small where it is inlined.
+#[inline(never)]
+fn for_each_mangled_hit(
+    aligned: &[u8],
+    start: u64,
+    pointers: Pointers,
+    index: &Index,
+    hint: &mut usize,
+    found: impl FnMut(u64, Hit),
+) {
+    if aligned.len() > FEW * pointers.words.size {
+        for_each_hit_in_windows::<WINDOW, WINDOW>(aligned, start, pointers, index, hint, found);
+    } else {
+        for_each_hit_in_windows::<FEW, FEW>(aligned, start, pointers, index, hint, found);
     }
 }
 
 /// As [`for_each_hit`]: words are tested in a row without a branch, and what the likely ones need is asked for ahead.
+///
+/// `REVEALED` is `WORDS` where mangled words count, else 0.
 #[inline(always)]
-fn for_each_hit_in_windows<const WORDS: usize>(
+fn for_each_hit_in_windows<const WORDS: usize, const REVEALED: usize>(
     aligned: &[u8],
     start: u64,
     pointers: Pointers,
@@ -318,49 +340,67 @@ fn for_each_hit_in_windows<const WORDS: usize>(
 ) {
     let size = pointers.words.size;
     let pick = match (size, pointers.words.swapped) {
-        (8, false) => pick::<8, false, WORDS>,
-        (8, true) => pick::<8, true, WORDS>,
-        (_, false) => pick::<4, false, WORDS>,
-        (_, true) => pick::<4, true, WORDS>,
+        (8, false) => pick::<8, false, WORDS, REVEALED>,
+        (8, true) => pick::<8, true, WORDS, REVEALED>,
+        (_, false) => pick::<4, false, WORDS, REVEALED>,
+        (_, true) => pick::<4, true, WORDS, REVEALED>,
     };
-    let mut picked = Picked { values: [0; WORDS], places: [0; WORDS] };
+    let mut picked = Picked { values: [0; WORDS], places: [0; WORDS], revealed: [0; REVEALED] };
     for (number, window) in aligned.chunks(WORDS * size).enumerate() {
         let start = start.wrapping_add((number * WORDS * size) as u64);
-        let count = pick(window, pointers.clear, index.bounds(), &mut picked);
+        let count = pick(window, start, pointers.clear, index.bounds(), &mut picked);
         for &value in &picked.values[..count] {
             if let Some(table) = index.table_of(value, hint) {
                 index.prefetch(table, value);
             }
         }
-        for (&value, &at) in picked.values[..count].iter().zip(&picked.places) {
-            if let Some(hit) = index.find(value, hint) {
+        for &value in picked.revealed.iter().take(count) {
+            if let Some(table) = index.table_of(value, hint) {
+                index.prefetch(table, value);
+            }
+        }
+        for (number, (&value, &at)) in picked.values[..count].iter().zip(&picked.places).enumerate() {
+            let mut hit = index.find(value, hint);
+            if REVEALED != 0 && hit.is_none() {
+                hit = index.find(picked.revealed[number], hint);
+            }
+            if let Some(hit) = hit {
                 found(start.wrapping_add(u64::from(at) * size as u64), hit);
             }
         }
     }
 }
 
-struct Picked<const WORDS: usize> {
+struct Picked<const WORDS: usize, const REVEALED: usize> {
     values: [u64; WORDS],
     places: [u16; WORDS],
+    revealed: [u64; REVEALED],
 }
 
-/// Picks the words between bounds; returns how many.
+/// Picks the words between bounds, as they stand or revealed; returns how many.
 #[inline(always)]
-fn pick<const SIZE: usize, const SWAPPED: bool, const WORDS: usize>(
+fn pick<const SIZE: usize, const SWAPPED: bool, const WORDS: usize, const REVEALED: usize>(
     window: &[u8],
+    start: u64,
     clear: u64,
     bounds: (u64, u64),
-    picked: &mut Picked<WORDS>,
+    picked: &mut Picked<WORDS, REVEALED>,
 ) -> usize {
     let (low, reach) = (bounds.0, bounds.1 - bounds.0);
     let mut count = 0;
     for (at, word) in window.chunks_exact(SIZE).take(WORDS).enumerate() {
-        let value = Words { size: SIZE, swapped: SWAPPED }.decode(word) & !clear;
+        let stored = Words { size: SIZE, swapped: SWAPPED }.decode(word);
+        let value = stored & !clear;
+        let mut likely = value.wrapping_sub(low) <= reach;
         // There are no more words than places; the mask says so without a branch.
         picked.values[count % WORDS] = value;
         picked.places[count % WORDS] = at as u16;
-        count += usize::from(value.wrapping_sub(low) <= reach);
+        if REVEALED != 0 {
+            let revealed = (stored ^ start.wrapping_add((at * SIZE) as u64) >> MANGLING) & !clear;
+            picked.revealed[count % WORDS] = revealed;
+            likely |= revealed.wrapping_sub(low) <= reach;
+        }
+        count += usize::from(likely);
     }
     count
 }
@@ -371,6 +411,9 @@ pub struct Pointers {
     pub words: Words,
     /// Bits that are no part of the address: tags.
     pub clear: u64,
+    /// Whether a word that leads to no block as it stands is one XORed with its own address >> 12, as glibc's
+    /// safe-linking stores links; `clear` is cleared of what that reveals.
+    pub mangled: bool,
 }
 
 /// Bytes that are scanned at a time, of which `most` is meant.
@@ -476,7 +519,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const NATIVE: Pointers = Pointers { words: Words { size: 8, swapped: false }, clear: 0 };
+    const NATIVE: Pointers = Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false };
 
     #[test]
     fn blocks_near_and_far() {
@@ -534,6 +577,31 @@ mod tests {
         let mut some = Job::new(&spans, &index, Some(&[0, 1]), NATIVE, 1);
         assert!(some.run(later));
         assert_eq!((some.hits(), some.full()), (1, true));
+    }
+
+    #[test]
+    fn mangled_words_count_where_they_lead_nowhere_as_they_stand() {
+        let index = Index::new(&[0x1000, 0x2000, 0x4000_0000], &[16, 16, 16]).unwrap();
+        let (start, mangled) = (0x7000_1000, |at: u64, pointer: u64| pointer ^ (0x7000_1000 + 8 * at) >> 12);
+        let twice = 0x1008; // revealed it is 0x7_1009, in no block
+        let words = [mangled(0, 0x1000), 0x2004, mangled(2, 0x2001), mangled(3, 0x4000_0008), twice, mangled(5, 0)];
+        let many = words.iter().copied().chain((6..3000).map(|at| mangled(at, 0x2000 + at % 17)));
+        let bytes: Vec<u8> = many.flat_map(|word| word.to_ne_bytes()).collect();
+        let pointers = Pointers { mangled: true, ..NATIVE };
+        let hits = |bytes, pointers| {
+            let mut hits = Vec::new();
+            for_each_hit(bytes, start, pointers, &index, &mut 0, |place, hit| {
+                hits.push(((place - start) / 8, hit.row, hit.interior));
+            });
+            hits
+        };
+        assert_eq!(hits(&bytes[..48], NATIVE), [(1, 1, true), (4, 0, true)]);
+        let some = [(0, 0, false), (1, 1, true), (2, 1, true), (3, 2, true), (4, 0, true)];
+        assert_eq!(hits(&bytes[..48], pointers), some);
+        let rest = (6..3000).filter(|at| at % 17 != 16).map(|at| (at, 1, at % 17 != 0));
+        assert_eq!(hits(&bytes, pointers), some.into_iter().chain(rest).collect::<Vec<_>>());
+        let tagged = hits(&(0x2003u64 ^ 5 ^ start >> 12).to_ne_bytes(), Pointers { clear: 7, ..pointers });
+        assert_eq!(tagged, [(0, 1, false)]);
     }
 
     #[test]

@@ -219,6 +219,16 @@ def test_leaks_names_its_blocks_nowhere_but_where_it_says(core):
     assert roots and not roots & {value for _, value in words}
 
 
+def test_mangled_stores_pointers_as_it_says(core):
+    here = core("mangled", turn=3)
+    told = [address(one["address"]) for one in here.truth.details["blocks"] if one["name"] in ("first", "next")]
+    code = "link = lambda at: int(gdb.parse_and_eval(f'*(unsigned long *) {at}'))\n"
+    code += "".join(f"print('SAYS', link({at}) ^ {at} >> 12, link({at}))\n" for at in told)
+    links = rows(here.python(code), "SAYS")
+    assert [int(revealed) for revealed, _ in links] == [*told[1:], 0]
+    assert not {int(plain) for _, plain in links} & {0, *told}
+
+
 def test_who_points_points_as_it_says(core):
     here = core("who_points", turn=2)
     told = here.truth.details

@@ -10,6 +10,7 @@ import numpy as np
 from gdbext.abi import X86_64, Abi
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import Reading
 from gdbext.heap.model import Arena, Blocks, Heap, Span, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
@@ -75,13 +76,13 @@ class ReachWorld:
         spans = [Span(HEAP, HEAP + SIZE, "brk", 0)]
         return Heap("test", blocks, [Arena(0, 0xA000, "main", SIZE)], spans, **self.extra)
 
-    def reach(self, clear: int = 0) -> Reach:
+    def reach(self, clear: int = 0, mangled: bool = False) -> Reach:
         """Return what can be reached."""
-        return read_reach(self.target(), [self.heap()], clear, SILENT)
+        return read_reach(self.target(), [self.heap()], Reading(clear, mangled), SILENT)
 
-    def states(self, clear: int = 0) -> dict[int, int]:
+    def states(self, clear: int = 0, mangled: bool = False) -> dict[int, int]:
         """Return the state of each live block by address."""
-        reach = self.reach(clear)
+        reach = self.reach(clear, mangled)
         return dict(zip(reach.address.tolist(), reach.states.tolist()))
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Mask
-from gdbext.kernels import BlockIndex, gather_scalars
+from gdbext.kernels import BlockIndex, follow_words, gather_scalars, reveal
 from gdbext.memory import view
 from gdbext.memory.intervals import Coverage, columns
 
@@ -31,6 +31,7 @@ class Words:
         self.index: BlockIndex = reach.marked.blocks.index
         self._spans = reach.marked.spans
         self._starts = np.array([start for start, _ in self._spans], np.uint64)
+        self._rules = reach.rules
         self._clear = np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
         regions = reach.target.memory.regions()
         self._mapped = Coverage(*columns((region.start, region.end) for region in regions))
@@ -79,9 +80,13 @@ class Words:
         return values, known
 
     def pointers(self, addresses: U64) -> "tuple[U64, Mask]":
-        """As :meth:`read`, tags cleared."""
+        """As :meth:`read`, as addresses: tags cleared, and what is mangled revealed, null too."""
         values, known = self.read(addresses)
-        return values & self._clear, known
+        if not self._rules.mangled:
+            return values & self._clear, known
+        found = follow_words(values, addresses, self.index, self._rules)
+        found.address[(found.row < 0) & (reveal(values, addresses) & self._clear == 0)] = 0
+        return found.address, known
 
     def mapped(self, values: U64) -> Mask:
         """Return which values are addresses of mapped memory, be its bytes known or not."""

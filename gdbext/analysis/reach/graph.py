@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.analysis.reach.model import Marked
 from gdbext.heap.model import U8, U64, Heap, Mask
-from gdbext.kernels import NOT_REACHED, Edges, PointerRules, block_edges
+from gdbext.kernels import NOT_REACHED, BlockIndex, Edges, PointerRules, block_edges, follow_words
 from gdbext.progress import Progress
 from gdbext.target import Target
 
@@ -76,6 +76,16 @@ class Reach:
         from gdbext.analysis.reach.mark import states_by_roots
 
         return states_by_roots(len(self), self.marked.hits)
+
+    def meaning(self, word: int, place: int, index: Optional[BlockIndex] = None) -> Tuple[int, bool]:
+        """Return the address that a word stands for, and whether it is mangled.
+
+        :param place: the word's own address.
+        :param index: the blocks that it may lead to; None is those in use.
+        """
+        index = self.marked.blocks.index if index is None else index
+        found = follow_words(np.array([word], np.uint64), np.array([place], np.uint64), index, self.rules)
+        return int(found.address[0]), bool(found.mangled[0])
 
     def find_row(self, address: int) -> Optional[int]:
         """Return the row of the live block that holds an address, or None."""

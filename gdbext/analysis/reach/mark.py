@@ -8,7 +8,7 @@ import numpy as np
 
 from gdbext.analysis.blocks import require_heaps
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.model import STACK, LiveBlocks, Marked, Missing, RootHits, RootRange, Roots
+from gdbext.analysis.reach.model import STACK, LiveBlocks, Marked, Missing, Reading, RootHits, RootRange, Roots
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
 from gdbext.heap.model import U8, U64, USED_STATES, Heap
@@ -34,10 +34,12 @@ _GAP = 1 << 16  # bytes between two blocks that are not worth a span of their ow
 _AT_ONCE = 1 << 28  # bytes of one span: what is not lent is copied
 
 
-def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Progress, most_copied: int = 0) -> Reach:
+def read_reach(
+    target: Target, heaps: Sequence[Heap], reading: Reading, progress: Progress, most_copied: int = 0
+) -> Reach:
     """Return what can be reached from the roots of a target.
 
-    :param clear: bits of a pointer that are tags.
+    :param reading: what counts as a pointer.
     :param most_copied: bytes of memory that may be copied; 0 is any number. A core that is mapped is not copied.
     :raises NoHeapError: when there is no heap.
     :raises TooLargeError: when more would have to be copied.
@@ -46,7 +48,7 @@ def read_reach(target: Target, heaps: Sequence[Heap], clear: int, progress: Prog
     require_heaps(heaps)
     if any(heap.interrupted for heap in heaps):
         raise KeyboardInterrupt
-    rules = PointerRules(target.abi.pointer_size, target.abi.byteorder, clear)
+    rules = PointerRules(target.abi.pointer_size, target.abi.byteorder, reading.clear, reading.mangled)
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
     blocks, problems = live_blocks(heaps)

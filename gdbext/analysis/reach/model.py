@@ -23,6 +23,21 @@ ROOT_KINDS = (REGISTER, STACK, TLS, GLOBAL, FILE, ANONYMOUS)
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What counts as a pointer, beyond words as they stand; see :class:`gdbext.kernels.PointerRules`.
+
+    :param clear: bits of a pointer that are tags.
+    :param mangled: whether words XORed with their own address >> 12 count, where they lead nowhere as they stand.
+    """
+
+    clear: int = 0
+    mangled: bool = False
+
+
+PLAIN = Reading()
+
+
+@dataclass(frozen=True)
 class RootRange:
     """Memory whose words are roots.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Iterator, List, Optional, Sequence, Tuple
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gdbext.analysis.reach.graph import Reach
 from gdbext.heap.model import USED_STATES, Mask
-from gdbext.kernels import BlockIndex, Hits, scan_pointers
+from gdbext.kernels import BlockIndex, Hits, Span, follow_words, gather_scalars, scan_pointers
 from gdbext.memory.bulk import for_each_view
 from gdbext.memory.intervals import I64, Coverage, Intervals, columns, subtract, unite
 
@@ -66,7 +66,7 @@ class PointerSearch:
     def _found(self, wanted: BlockIndex, *known: Hits) -> Pointers:
         """Return these hits, the first of which are of roots, and those in the memory of live blocks."""
         reach = self._reach
-        every = _joined([*known, scan_pointers(reach.marked.spans, wanted, reach.rules)])
+        every = _joined([*known, self._hits(reach.marked.spans, wanted)])
         # A stack in a block is both: once is enough, as a root. In the order of addresses, roots first.
         root = np.arange(len(every)) < len(known[0])
         order = np.lexsort((every.place, ~root))
@@ -86,9 +86,21 @@ class PointerSearch:
     # -- memory that is not kept
 
     def _scan(self, intervals: Intervals, wanted: BlockIndex) -> Hits:
-        parts = [scan_pointers([piece], wanted, self._reach.rules) for piece in self._pieces(intervals)]
-        parts.append(scan_pointers([], wanted, self._reach.rules))
-        return _joined(parts)
+        parts = [self._hits([piece], wanted) for piece in self._pieces(intervals)]
+        return _joined([*parts, self._hits([], wanted)])
+
+    def _hits(self, spans: Sequence[Span], wanted: BlockIndex) -> Hits:
+        """Return the words that point at what is wanted; none that leads to another live block as it stands."""
+        reach = self._reach
+        hits = scan_pointers(spans, wanted, reach.rules)
+        if not reach.rules.mangled:
+            return hits
+        words, _ = gather_scalars(spans, hits.place, reach.rules.word, reach.rules.byteorder)
+        every, plain = reach.marked.blocks.index, replace(reach.rules, mangled=False)
+        elsewhere = (follow_words(words, hits.place, every, plain).row >= 0) & (
+            follow_words(words, hits.place, wanted, plain).row < 0
+        )
+        return Hits(hits.place[~elsewhere], hits.row[~elsewhere], hits.interior[~elsewhere])
 
     def _pieces(self, intervals: Intervals) -> Iterator[Tuple[int, object]]:
         """Iterate over what can be read of intervals; what cannot is among what the reach says to be missing."""

@@ -6,11 +6,10 @@ landmarks; only then find the thread caches, which are recognised among known ch
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import AbstractSet, List, Optional, Sequence
 
 from gdbext.errors import FaultError
+from gdbext.heap.glibc.chunks import Chunks, GrowingChunks
 from gdbext.heap.glibc.convert import blocks_of
 from gdbext.heap.glibc.coverage import Coverage
 from gdbext.heap.glibc.fastbins import read_fastbins
@@ -32,8 +31,8 @@ from gdbext.heap.glibc.segments import (
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.tcache import check_shared, read_cache
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.glibc.walk import Chunks, Segment, begin_walk, join_chunks, readable_spans, walk_segment
-from gdbext.heap.model import U32
+from gdbext.heap.glibc.walk import Segment, Walked, begin_walk, readable_spans, walk_segment
+from gdbext.heap.model import State
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -55,7 +54,7 @@ def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
         heap.complete = False
         message = "interrupted: what was not reached is missing, and cached or listed chunks may count as used"
         heap.problems.append(Problem("interrupted", None, message))
-        builder.salvage()
+    builder.finish()
     return heap
 
 
@@ -63,30 +62,30 @@ class _Builder:
     def __init__(self, heap: GlibcHeap, progress: Progress) -> None:
         self.heap, self.progress = heap, progress
         self.target, self.location, self.sizes = heap.target, heap.location, heap.sizes
+        self.chunks = GrowingChunks()
 
     def run(self) -> None:
-        """Take all steps, in the one order in which each has what it needs."""
-        self._walk_arenas()
+        """Take all steps but the last, in the one order in which each has what it needs."""
+        self._read_arenas()
+        self._walk()
         self._walk_old_mappings()
-        chunks, owner = self._columns()
         self._read_bins()
         if self._damaged():
             self._walk_again()
-            chunks, owner = self._columns()
             self._read_bins()
         self.progress.at("thread caches", 0, None)
-        self._read_single_lists(chunks)
+        self._read_single_lists(self.chunks.finish())
         self._attach_threads()
         self.progress.at("mmapped chunks", 0, None)
         self._find_mmapped()
-        self._mark(chunks, owner)
 
-    def salvage(self) -> None:
-        """After an interrupt: the blocks of what has been walked."""
-        chunks, owner = self._columns()
-        self._mark(chunks, owner)
+    def finish(self) -> None:
+        """Mark what has been walked, also after an interrupt, and make blocks of it."""
+        chunks = self.chunks.finish()
+        self._mark(chunks)
+        self.heap.blocks = blocks_of(self.heap, chunks)
 
-    def _walk_arenas(self) -> None:
+    def _read_arenas(self) -> None:
         total = len(self.location.arenas)
         for index in range(total):
             self.progress.at("arenas", index, total)
@@ -98,13 +97,20 @@ class _Builder:
                 continue
             view = ArenaView(head)
             self.heap.arenas.append(view)
-            for segment in self._segments(view):
-                self._walk(view, segment)
+            view.walked = [begin_walk(segment) for segment in self._segments(view)]
 
-    def _walk(self, view: ArenaView, segment: Segment) -> None:
-        walked = begin_walk(segment)
-        view.walked.append(walked)
-        walk_segment(self.target, self.sizes, walked, progress=self.progress)
+    def _walk(self, known: AbstractSet[int] = frozenset()) -> None:
+        """Walk all segments, in order of address: so the chunks are in order too."""
+        segments = [(at, walked) for at, view in enumerate(self.heap.arenas) for walked in view.walked]
+        segments.sort(key=lambda one: one[1].segment.first)
+        self.chunks = GrowingChunks()
+        for number, (owner, walked) in enumerate(segments):
+            self.progress.at("segments", number, len(segments))
+            self._walk_one(owner, walked, known)
+
+    def _walk_one(self, owner: int, walked: Walked, known: AbstractSet[int] = frozenset()) -> None:
+        self.chunks.begin(owner)
+        walk_segment(self.target, self.sizes, walked, self.chunks, known, self.progress)
 
     def _segments(self, view: ArenaView) -> List[Segment]:
         if view.head.kind == "main":
@@ -133,15 +139,22 @@ class _Builder:
 
     def _walk_old_mappings(self) -> None:
         """Where the main arena's segments do not add up: mappings that took brk's place."""
-        view = next((view for view in self.heap.arenas if view.head.kind == "main"), None)
-        if view is None:
+        at = self._main_position
+        if at < 0:
             return
+        view = self.heap.arenas[at]
         missing = view.head.system_mem - view.walked_bytes - view.skipped_bytes
         if missing <= 0:
             return
         finder = MainArena(self.target, self.location, self.sizes, view.head)
         for segment in finder.for_each_old_mapping(self._claimed(), missing):
-            self._walk(view, segment)
+            view.walked.append(begin_walk(segment))
+            self._walk_one(at, view.walked[-1])
+
+    @property
+    def _main_position(self) -> int:
+        """The position of the main arena, or -1."""
+        return next((at for at, view in enumerate(self.heap.arenas) if view.head.kind == "main"), -1)
 
     def _claimed(self) -> List[Interval]:
         claimed = [
@@ -150,21 +163,6 @@ class _Builder:
         for view in self.heap.arenas:
             claimed += [(info.address, info.address + info.mprotect_size) for info in view.heaps]
         return claimed
-
-    def _columns(self) -> Tuple[Chunks, U32]:
-        """Return the chunks of all arenas, sorted, with the position of each one's arena."""
-        parts, owners = [], []
-        for position, view in enumerate(self.heap.arenas):
-            for walked in view.walked:
-                parts.append(walked.chunks)
-                owners.append(np.full(walked.chunk_count, position, np.uint32))
-        chunks = join_chunks(parts)
-        owner = np.concatenate(owners) if owners else np.empty(0, np.uint32)
-        if np.all(chunks.address[1:] > chunks.address[:-1]):
-            return chunks, owner
-        order = np.argsort(chunks.address, kind="stable")
-        ordered = Chunks(chunks.address[order], chunks.size[order], chunks.flags[order], chunks.free[order])
-        return ordered, owner[order]
 
     def _read_bins(self) -> None:
         for view in self.heap.arenas:
@@ -194,17 +192,14 @@ class _Builder:
             for free_list in view.lists
             for chunk in free_list.chunks.tolist()
         }
-        for view in self.heap.arenas:
-            for number, walked in enumerate(view.walked):
-                if walked.problems:
-                    again = begin_walk(walked.segment)
-                    walk_segment(self.target, self.sizes, again, known, self.progress)
-                    view.walked[number] = again
+        for view in self.heap.arenas:  # what is interrupted now has neither chunks nor lists that lack them
+            view.walked, view.lists = [begin_walk(walked.segment) for walked in view.walked], []
+        self._walk(known)
 
     def _read_single_lists(self, chunks: Chunks) -> None:
         """Thread caches and fastbins: their links may be mangled, which the caches' lists tell."""
         found, problems = find_tcaches(
-            self.target, self.location, chunks.address, chunks.size, chunks.free
+            self.target, self.location, chunks.address, chunks.size, chunks.state == State.FREE
         )
         self.heap.problems += problems
         self.heap.location = with_tcaches(self.location, found)
@@ -256,19 +251,14 @@ class _Builder:
             census = without if not without.problems else census
         self.heap.mmapped = census
 
-    def _mark(self, chunks: Chunks, owner: U32) -> None:
+    def _mark(self, chunks: Chunks) -> None:
         lists: List[Sequence[FreeList]] = [view.lists for view in self.heap.arenas]
         excuses = [_excuse(view) for view in self.heap.arenas]
-        main = next((at for at, v in enumerate(self.heap.arenas) if v.head.kind == "main"), -1)
-        state, problems = mark_states(chunks, owner, lists, self.heap.caches, Coverage(self.heap).unknown)
+        problems = mark_states(chunks, lists, self.heap.caches, Coverage(self.heap).unknown)
         if self.heap.complete:  # else the lists were perhaps not read
-            problems += check_unlisted(chunks, owner, state, excuses)
-        problems += check_flags(chunks, owner, state, main)
+            problems += check_unlisted(chunks, excuses)
+        problems += check_flags(chunks, self._main_position)
         self.heap.problems += problems
-        self.heap.blocks = blocks_of(self.heap, chunks, state, owner)
-        for view in self.heap.arenas:
-            for walked in view.walked:
-                walked.release()
 
 
 def _excuse(view: ArenaView) -> str:

@@ -11,35 +11,34 @@ from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple, ove
 
 import numpy as np
 
+from gdbext.heap.glibc.chunks import Chunks, insert_few
 from gdbext.heap.glibc.sizes import Sizes
 from gdbext.heap.glibc.view import GlibcHeap
-from gdbext.heap.glibc.walk import Chunks, Walked
+from gdbext.heap.glibc.walk import Walked
 from gdbext.heap.model import (
     CACHED_STATES,
     NO_ARENA,
-    U8,
-    U32,
     U64,
     Blocks,
     Charge,
     Span,
     State,
-    inserted,
 )
 
 _BINNED = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
 
 
-def blocks_of(heap: GlibcHeap, chunks: Chunks, state: U8, owner: U32) -> Blocks:
-    """Turn chunks, tops, fenceposts and mmapped chunks into blocks."""
-    sizes = heap.sizes
-    few = _extra_blocks(heap)
-    header, word = np.uint64(sizes.header), np.uint64(sizes.word)
-    at = np.searchsorted(chunks.address, few.address - header, side="right").tolist()
-    address, size = inserted(chunks.address, few.address - header, at), inserted(chunks.size, few.size + word, at)
-    address += header
-    size -= word
-    return Blocks(address, size, inserted(state, few.state, at), inserted(owner, few.owner, at))
+def blocks_of(heap: GlibcHeap, chunks: Chunks) -> Blocks:
+    """Turn chunks, tops, fenceposts and mmapped chunks into blocks: in place, so the chunks are no more."""
+    few, sizes = _extra_blocks(heap), heap.sizes
+    address, size = chunks.address, chunks.size
+    address += np.uint64(sizes.header)
+    size -= np.uint64(sizes.word)
+    places = np.searchsorted(address, few.address, side="right").tolist()
+    blocks = Blocks(address, size, chunks.state, chunks.owner)
+    for column, values in zip(blocks.columns, few.columns):
+        insert_few(column, values, places)
+    return blocks
 
 
 def _extra_blocks(heap: GlibcHeap) -> Blocks:
@@ -108,7 +107,7 @@ class Charges(Sequence[Charge]):
         owner, make = self._makers[at]
         starts, ends = make()
         keep = ends > starts
-        return Charge(owner, starts[keep], ends[keep])
+        return Charge(owner, starts, ends) if keep.all() else Charge(owner, starts[keep], ends[keep])
 
     def foreign(self) -> List[Tuple[int, int]]:
         """Return start and end of what others took from the break between glibc's own pieces."""
@@ -119,7 +118,8 @@ class Charges(Sequence[Charge]):
         """User bytes; the last word of an arena chunk at its segment's end is clipped."""
         chosen = self._heap.blocks.having(states)
         starts = self._heap.blocks.address[chosen]
-        ends = starts + self._heap.blocks.size[chosen]
+        ends = self._heap.blocks.size[chosen]
+        ends += starts
         self._clip(starts, ends)
         return starts, ends
 
@@ -133,12 +133,15 @@ class Charges(Sequence[Charge]):
 
     def _headers(self) -> Tuple[U64, U64]:
         """One size word a chunk, and the whole header of mmapped chunks."""
-        blocks, word = self._heap.blocks, np.uint64(self._heap.sizes.word)
-        arena = blocks.address[blocks.state != State.MMAPPED]
-        mmapped = self._heap.mmapped.chunks
+        blocks, mmapped = self._heap.blocks, self._heap.mmapped.chunks
         pieces = [(one.start, one.chunk + self._heap.sizes.header) for one in mmapped]
-        starts, ends = _columns(pieces + [(one.usable_end, one.end) for one in mmapped])
-        return np.concatenate([arena - word, starts]), np.concatenate([arena, ends])
+        few_starts, few_ends = _columns(pieces + [(one.usable_end, one.end) for one in mmapped])
+        ends = blocks.address[blocks.state != State.MMAPPED]
+        count = len(ends)
+        ends.resize(count + len(few_ends), refcheck=False)  # in place: it is as long as the heap has blocks
+        starts = ends - np.uint64(self._heap.sizes.word)
+        starts[count:], ends[count:] = few_starts, few_ends
+        return starts, ends
 
     def _slack(self) -> Tuple[U64, U64]:
         return _columns(
@@ -186,5 +189,5 @@ def _fence_bodies(walked: Walked, sizes: Sizes) -> Iterator[Tuple[int, int]]:
 
 
 def _columns(pairs: Iterable[Tuple[int, int]]) -> Tuple[U64, U64]:
-    flat = np.array(list(pairs), np.uint64).reshape(-1, 2)
+    flat = np.array([(start, end) for start, end in pairs if start < end], np.uint64).reshape(-1, 2)
     return flat[:, 0].copy(), flat[:, 1].copy()

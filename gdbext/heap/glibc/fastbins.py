@@ -6,7 +6,7 @@ careful walk of ``lists.follow_single``, which says why.
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gdbext.heap.glibc.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes
 from gdbext.heap.model import U64
 from gdbext.kernels import Chains
+from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 
 
@@ -60,11 +61,8 @@ def _judge(
         chain = Chain(nodes.tolist())
         follow_single(memory.target, sizes, link, sizes.header, safe_linking, place, chain)
         nodes, problems = np.array(chain.nodes, np.uint64), list(chain.problems)
-    heads, known = memory.words(nodes + np.uint64(sizes.word))
-    size = heads & ~np.uint64(FLAG_BITS)
-    fits = (sizes.fastbin_indices(size) == index) & (size % np.uint64(sizes.alignment) == 0)
-    for row in np.flatnonzero(known & ~fits).tolist():
-        problems.append(_misplaced(place, int(nodes[row]), int(size[row])))
+    for part in slices(len(nodes)):
+        problems += _misplaced(memory, index, nodes[part])
     return FreeList("fastbin", index, nodes, tuple(problems))
 
 
@@ -74,6 +72,13 @@ def _aligned_part(sizes: Sizes, nodes: U64, link: int) -> "tuple[U64, int]":
     return (nodes, link) if not len(odd) else (nodes[: odd[0]], int(nodes[odd[0]]))
 
 
-def _misplaced(place: str, chunk: int, size: int) -> Problem:
-    message = f"{place}: chunk {chunk:#x} of size {size:#x} does not belong there"
-    return Problem("fastbin-size", chunk, message, corruption=True)
+def _misplaced(memory: ListMemory, index: int, nodes: U64) -> Iterator[Problem]:
+    """Iterate over the chunks whose size is another bin's."""
+    sizes = memory.sizes
+    heads, known = memory.words(nodes + np.uint64(sizes.word))
+    size = heads & ~np.uint64(FLAG_BITS)
+    fits = (sizes.fastbin_indices(size) == index) & (size % np.uint64(sizes.alignment) == 0)
+    for row in np.flatnonzero(known & ~fits).tolist():
+        chunk = int(nodes[row])
+        message = f"fastbin {index}: chunk {chunk:#x} of size {int(size[row]):#x} does not belong there"
+        yield Problem("fastbin-size", chunk, message, corruption=True)

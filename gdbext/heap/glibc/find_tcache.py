@@ -24,6 +24,7 @@ from gdbext.heap.glibc.location import Location, Tcache
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes, sizes_for
 from gdbext.heap.glibc.tls import thread_pointers, vote_offset
 from gdbext.heap.model import U64, Mask
+from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -100,11 +101,9 @@ def _distinct(layouts: Iterable[TcacheLayout]) -> list[TcacheLayout]:
 def _find_of_layout(
     search: _Search, layout: TcacheLayout, chunks: tuple[U64, U64, Optional[Mask]]
 ) -> Found:
-    headers, size, free = chunks
-    picked = np.isin(size, np.array(chunk_sizes(search.sizes, layout.struct.size), np.uint64))
-    if free is not None:
-        picked &= ~free
-    users = headers[picked] + np.uint64(search.sizes.header)
+    wanted = np.array(chunk_sizes(search.sizes, layout.struct.size), np.uint64)
+    found_in = (_users_of_sizes(search, wanted, chunks, part) for part in slices(len(chunks[0])))
+    users = np.concatenate([wanted[:0], *found_in])
     if len(users) > _EXAMINED_LIMIT:
         message = f"{len(users)} chunks have the size of a thread cache: only {_EXAMINED_LIMIT} examined"
         search.problems.append(Problem("tcache", None, message))
@@ -117,6 +116,18 @@ def _find_of_layout(
             elif _heads_fit(search, entries):
                 full.add(address)
     return Found(layout, frozenset(full), frozenset(empty))
+
+
+def _users_of_sizes(
+    search: _Search, wanted: U64, chunks: tuple[U64, U64, Optional[Mask]], part: slice
+) -> U64:
+    """Return the user addresses of those of some chunks that have a size and are not free."""
+    headers, size, free = chunks
+    picked = np.isin(size[part], wanted)
+    if free is not None:
+        picked &= ~free[part]
+    users: U64 = headers[part][picked] + np.uint64(search.sizes.header)
+    return users
 
 
 def _consistent(

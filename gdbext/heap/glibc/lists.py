@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import List, Optional, Sequence, Set, Tuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
-from gdbext.heap.model import U64
+from gdbext.heap.model import U64, Mask
 from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, gather_scalars, walk_chains
+from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -70,7 +70,7 @@ class ListMemory:
         held = sum(memoryview(buffer).nbytes for _, buffer in self.spans)  # type: ignore[arg-type, misc]
         return walk_chains(self.spans, firsts, headers, rules, MOST_NODES, held // self.sizes.minimum + len(firsts))
 
-    def words(self, places: U64) -> Tuple[U64, "npt.NDArray[np.bool_]"]:
+    def words(self, places: U64) -> Tuple[U64, Mask]:
         """Return the word at each place, and whether the spans hold it."""
         return gather_scalars(self.spans, places, self.sizes.word, self.target.abi.byteorder)
 
@@ -192,26 +192,33 @@ def _bins_in_use(location: Location, head: ArenaHead, memory: ListMemory) -> Lis
     return bins
 
 
-def _sound_lists(memory: ListMemory, bins: Sequence[_Bin], chains: Chains) -> "npt.NDArray[np.bool_]":
+def _sound_lists(memory: ListMemory, bins: Sequence[_Bin], chains: Chains) -> Mask:
     """Return which lists came back to their headers with every link, size and place as it should be."""
-    sizes, nodes, lengths = memory.sizes, chains.nodes, chains.lengths.astype(np.int64)
-    row = np.repeat(np.arange(len(bins)), lengths)
+    nodes, lengths = chains.nodes, chains.lengths.astype(np.int64)
     header, index, last = (
         np.array([getattr(one, name) for one in bins], np.uint64) for name in ("header", "index", "last")
     )
-    ends = np.cumsum(lengths)
-    before = np.concatenate((nodes[:0], header[:1], nodes))[: len(nodes)]
-    filled = lengths > 0
-    before[(ends - lengths)[filled]] = header[filled]
-    back, _ = memory.words(nodes + np.uint64(sizes.header + sizes.word))
-    heads, _ = memory.words(nodes + np.uint64(sizes.word))
-    size = heads & ~np.uint64(FLAG_BITS)
-    aligned = (nodes + np.uint64(sizes.header)) % np.uint64(sizes.alignment) == 0
-    fits = (index[row] == UNSORTED_BIN) | (sizes.bin_indices(size) == index[row].astype(np.int64))
-    bad = np.bincount(row[~((back == before) & aligned & fits)], minlength=len(bins))
-    sound: "npt.NDArray[np.bool_]" = (chains.ends == _HEAD) & (bad == 0) & filled
+    ends, filled = np.cumsum(lengths), lengths > 0
+    bad = np.zeros(len(bins), np.int64)
+    for part in slices(len(nodes)):
+        at = np.arange(part.start, part.stop)
+        row = np.searchsorted(ends, at, side="right")
+        before = np.where(at == (ends - lengths)[row], header[row], nodes[at - 1])
+        bad += np.bincount(row[~_fits(memory, nodes[part], before, index[row])], minlength=len(bins))
+    sound: Mask = (chains.ends == _HEAD) & (bad == 0) & filled
     sound[filled] &= nodes[(ends - 1)[filled]] == last[filled]
     return sound
+
+
+def _fits(memory: ListMemory, nodes: U64, before: U64, index: U64) -> Mask:
+    """Return which chunks are aligned, point back at what is before them, and are of a size for their bin."""
+    sizes = memory.sizes
+    back, _ = memory.words(nodes + np.uint64(sizes.header + sizes.word))
+    heads, _ = memory.words(nodes + np.uint64(sizes.word))
+    aligned = (nodes + np.uint64(sizes.header)) % np.uint64(sizes.alignment) == 0
+    bins = sizes.bin_indices(heads & ~np.uint64(FLAG_BITS))
+    fits: Mask = (back == before) & aligned & ((index == UNSORTED_BIN) | (bins == index.astype(np.int64)))
+    return fits
 
 
 def _follow(memory: ListMemory, one: _Bin) -> FreeList:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, List, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from gdbext.heap.glibc.chunks import Chunks
 from gdbext.heap.glibc.lists import FreeList
 from gdbext.heap.glibc.sizes import IS_MMAPPED, NON_MAIN_ARENA
 from gdbext.heap.glibc.tcache import Cache
-from gdbext.heap.glibc.walk import Chunks
-from gdbext.heap.model import U8, U32, U64, State
+from gdbext.heap.model import U64, State
 from gdbext.kernels import rows_of
+from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 
 Rows = npt.NDArray[np.int64]
@@ -29,29 +30,26 @@ _STATE_OF = {
 
 def mark_states(
     chunks: Chunks,
-    owner: U32,
     lists: Sequence[Sequence[FreeList]],
     caches: Sequence[Cache],
     unknown: Callable[[int], bool] = lambda address: False,
-) -> Tuple[U8, List[Problem]]:
-    """Return the state of every chunk, and what the lists and the chunks disagree about.
+) -> List[Problem]:
+    """Set the state of every chunk that is on a list; return what the lists and the chunks disagree about.
 
-    :param chunks: of all arenas, sorted by address.
-    :param owner: arena index of each.
+    :param chunks: of all arenas.
     :param lists: the free lists of each arena, by arena index.
     :param unknown: whether a chunk may be at an address without being known, because the core lacks memory.
     """
-    state = np.where(chunks.free, np.uint8(State.FREE), np.uint8(State.IN_USE)).astype(np.uint8)
     problems: List[Problem] = []
     for arena, free_lists in enumerate(lists):
         for free_list in free_lists:
-            problems += _mark_list(chunks, owner, state, arena, free_list)
+            problems += _mark_list(chunks, arena, free_list)
     for cache in caches:
         for one in cache.classes:
             place = f"{cache.label}, class {one.index}"
             members = np.array(one.chunks, np.uint64)
-            problems += _mark(chunks, state, members, _rows(chunks, members), State.TCACHE, place)
-    return state, [_unless_absent(problem, unknown) for problem in problems]
+            problems += _mark(chunks, members, _rows(chunks, members), State.TCACHE, place)
+    return [_unless_absent(problem, unknown) for problem in problems]
 
 
 def _unless_absent(problem: Problem, unknown: Callable[[int], bool]) -> Problem:
@@ -62,15 +60,13 @@ def _unless_absent(problem: Problem, unknown: Callable[[int], bool]) -> Problem:
     return Problem("absent-memory", at, f"{problem.message}: the core lacks memory there")
 
 
-def _mark_list(
-    chunks: Chunks, owner: U32, state: U8, arena: int, free_list: FreeList
-) -> List[Problem]:
+def _mark_list(chunks: Chunks, arena: int, free_list: FreeList) -> List[Problem]:
     kind = _STATE_OF[free_list.kind]
     place = f"{free_list.kind} bin {free_list.index}"
     rows = _rows(chunks, free_list.chunks)
-    problems = _mark(chunks, state, free_list.chunks, rows, kind, place)
+    problems = _mark(chunks, free_list.chunks, rows, kind, place)
     known = rows[rows >= 0]
-    for row in known[owner[known] != arena].tolist():
+    for row in known[chunks.owner[known] != arena].tolist():
         chunk = int(chunks.address[row])
         message = f"{place}: chunk {chunk:#x} lies in another arena"
         problems.append(Problem("bin-arena", chunk, message, corruption=True))
@@ -79,19 +75,20 @@ def _mark_list(
 
 def _rows(chunks: Chunks, members: U64) -> Rows:
     """Return the row of each member, or -1. Looked up in order of address: a list may be millions long."""
-    order = np.argsort(members, kind="stable")
     rows = np.empty(len(members), np.int64)
-    rows[order] = rows_of(chunks.address, members[order])
+    for part in slices(len(members)):
+        order = np.argsort(members[part], kind="stable")
+        rows[part][order] = rows_of(chunks.address, members[part][order])
     return rows
 
 
-def _mark(chunks: Chunks, state: U8, members: U64, rows: Rows, kind: State, place: str) -> List[Problem]:
+def _mark(chunks: Chunks, members: U64, rows: Rows, kind: State, place: str) -> List[Problem]:
     """Set the state of a list's chunks; a problem for each that cannot be what the list says."""
     problems = [
         Problem("list-chunk", chunk, f"{place} holds {chunk:#x}, where no chunk begins", corruption=True)
         for chunk in members[rows < 0].tolist()
     ]
-    found = rows[rows >= 0]
+    state, found = chunks.state, rows[rows >= 0]
     binned = kind in (State.UNSORTED, State.SMALL, State.LARGE)
     expected = State.FREE if binned else State.IN_USE
     for row in found[state[found] != expected].tolist():
@@ -105,14 +102,14 @@ def _mark(chunks: Chunks, state: U8, members: U64, rows: Rows, kind: State, plac
     return problems
 
 
-def check_unlisted(chunks: Chunks, owner: U32, state: U8, excuses: Sequence[str]) -> List[Problem]:
+def check_unlisted(chunks: Chunks, excuses: Sequence[str]) -> List[Problem]:
     """Return a problem for each chunk that is free by its neighbour but on no list.
 
     :param excuses: why that is no damage in an arena ("" where it is): a thread holds it locked and the
         chunk is on its way, or the core lacks part of its lists.
     """
-    rows = np.flatnonzero(state == State.FREE)
-    problems = [_unlisted(chunks, row, excuses[int(owner[row])]) for row in rows[:MOST_PROBLEMS].tolist()]
+    rows = np.flatnonzero(chunks.state == State.FREE)
+    problems = [_unlisted(chunks, row, excuses[int(chunks.owner[row])]) for row in rows[:MOST_PROBLEMS].tolist()]
     return problems + _rest("free-unlisted", len(rows), "chunks are marked free but are on no list", problems)
 
 
@@ -131,20 +128,26 @@ def _rest(kind: str, total: int, what: str, told: Sequence[Problem]) -> List[Pro
     return [Problem(kind, None, f"{total - MOST_PROBLEMS} more {what}", corruption=damage)]
 
 
-def check_flags(chunks: Chunks, owner: U32, state: U8, main: int) -> List[Problem]:
+def check_flags(chunks: Chunks, main: int) -> List[Problem]:
     """Return a problem for each chunk in use whose flag bits do not fit its arena.
 
-    :param main: index of the main arena, or -1.
+    :param main: position of the main arena, or -1.
     """
-    used = state == State.IN_USE
-    thread_flag = (chunks.flags & NON_MAIN_ARENA) != 0
-    wrong = used & (thread_flag != (owner != main))
-    mapped = (chunks.flags & IS_MMAPPED) != 0
-    rows = np.flatnonzero(wrong | mapped)
-    problems = []
-    for row in rows[:MOST_PROBLEMS].tolist():
-        chunk = int(chunks.address[row])
-        flag = "IS_MMAPPED" if mapped[row] else "NON_MAIN_ARENA"
-        message = f"flag bits are {int(chunks.flags[row])}: {flag} does not fit a chunk of this arena"
-        problems.append(Problem("chunk-flags", chunk, message, corruption=True))
+    none = np.empty(0, np.int64)
+    rows = np.concatenate([none, *(_rows_of_wrong_flags(chunks, part, main) for part in slices(len(chunks)))])
+    problems = [_wrong_flags(chunks, row) for row in rows[:MOST_PROBLEMS].tolist()]
     return problems + _rest("chunk-flags", len(rows), "chunks have flag bits that do not fit their arena", problems)
+
+
+def _rows_of_wrong_flags(chunks: Chunks, part: slice, main: int) -> Rows:
+    flags, thread = chunks.flags[part], chunks.owner[part] != main
+    wrong = (chunks.state[part] == State.IN_USE) & ((flags & NON_MAIN_ARENA != 0) != thread)
+    rows: Rows = part.start + np.flatnonzero(wrong | (flags & IS_MMAPPED != 0))
+    return rows
+
+
+def _wrong_flags(chunks: Chunks, row: int) -> Problem:
+    flags = int(chunks.flags[row])
+    flag = "IS_MMAPPED" if flags & IS_MMAPPED else "NON_MAIN_ARENA"
+    message = f"flag bits are {flags}: {flag} does not fit a chunk of this arena"
+    return Problem("chunk-flags", int(chunks.address[row]), message, corruption=True)

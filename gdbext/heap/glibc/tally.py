@@ -8,7 +8,8 @@ from typing import Dict, List
 import numpy as np
 
 from gdbext.heap.glibc.view import GlibcHeap
-from gdbext.heap.model import CACHED_STATES, State
+from gdbext.heap.model import CACHED_STATES, U64, Blocks, State
+from gdbext.memory.intervals import slices
 
 BINNED = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
 
@@ -31,28 +32,26 @@ class Tally:
         return self.tcache_bytes + self.bins_bytes + self.top_bytes
 
 
+_GROUPS = {"in_use": (State.IN_USE,), "tcache": CACHED_STATES, "bins": BINNED, "top": (State.TOP,)}
+
+
 def tally_arenas(heap: GlibcHeap) -> List[Tally]:
     """Return one tally an arena, in the order of ``heap.arenas``."""
     count = len(heap.arenas)
-    columns: Dict[str, "np.typing.NDArray[np.uint64]"] = {}
-    groups = {"in_use": (State.IN_USE,), "tcache": CACHED_STATES, "bins": BINNED, "top": (State.TOP,)}
-    for name, states in groups.items():
-        chosen = heap.blocks.having(states)
-        owner = heap.blocks.owner[chosen]
-        columns[name] = np.bincount(owner, minlength=count).astype(np.uint64)
-        columns[name + "_bytes"] = sum_by(owner, heap.blocks.size[chosen], count)
+    columns = {name + what: np.zeros(count, np.uint64) for name in _GROUPS for what in ("", "_bytes")}
+    for part in slices(len(heap.blocks)):
+        _add(heap.blocks.select(part), columns)
     return [_tally(columns, position) for position in range(count)]
 
 
-def _tally(columns: Dict[str, "np.typing.NDArray[np.uint64]"], position: int) -> Tally:
+def _add(blocks: Blocks, columns: Dict[str, U64]) -> None:
+    for name, states in _GROUPS.items():
+        chosen = blocks.having(states)
+        owner = blocks.owner[chosen]
+        columns[name] += np.bincount(owner, minlength=len(columns[name])).astype(np.uint64)
+        np.add.at(columns[name + "_bytes"], owner, blocks.size[chosen])  # exact: float weights would lose bytes
+
+
+def _tally(columns: Dict[str, U64], position: int) -> Tally:
     names = ("in_use", "in_use_bytes", "tcache", "tcache_bytes", "bins", "bins_bytes", "top_bytes")
     return Tally(*(int(columns[name][position]) for name in names))
-
-
-def sum_by(
-    owner: "np.typing.NDArray[np.uint32]", size: "np.typing.NDArray[np.uint64]", count: int
-) -> "np.typing.NDArray[np.uint64]":
-    """Return exact 64-bit sums of ``size`` by ``owner``; float weights would lose bytes."""
-    sums = np.zeros(count, np.uint64)
-    np.add.at(sums, owner, size)
-    return sums

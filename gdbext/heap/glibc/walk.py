@@ -13,8 +13,8 @@ from typing import AbstractSet, List, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from gdbext.errors import FaultError
+from gdbext.heap.glibc.chunks import GrowingChunks
 from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
-from gdbext.heap.model import U8, U64
 from gdbext.kernels import ChunkRun, find_chunk, read_chunks, words_of
 from gdbext.memory import Buffer, view
 from gdbext.progress import SILENT, Progress
@@ -43,23 +43,7 @@ class Segment:
     structures: int = 0
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """Chunk columns in address order; ``top`` and fenceposts not among them.
-
-    :param address: of the chunk header.
-    :param size: chunk size in bytes, flag bits cleared.
-    :param flags: the three flag bits.
-    :param free: whether the following chunk says that this one is not in use.
-    """
-
-    address: U64
-    size: U64
-    flags: U8
-    free: "np.typing.NDArray[np.bool_]"
-
-
-CHUNKS_AT_ONCE = 1 << 19  # about 0.1 s
+CHUNKS_AT_ONCE = 1 << 16
 
 
 @dataclass
@@ -67,7 +51,6 @@ class Walked:
     """What a segment held.
 
     :param end: where it ends: for brk and mmap segments without top, behind the fenceposts.
-    :param chunks: columns, let go by :meth:`release` once they have been joined elsewhere.
     :param fenceposts: pairs of address and size in bytes.
     :param foreign: gaps that somebody else's ``sbrk`` left between chunks, as (start, end).
     :param skipped: damaged stretches that could not be attributed, as (start, end).
@@ -75,7 +58,6 @@ class Walked:
     """
 
     segment: Segment
-    chunks: Chunks
     end: int = 0
     top: Optional[int] = None
     top_size: int = 0
@@ -105,15 +87,10 @@ class Walked:
         """Damaged or absent stretches."""
         return sum(end - start for start, end in self.skipped)
 
-    def release(self) -> Chunks:
-        """Return the chunk columns and keep only their sums."""
-        chunks, self.chunks = self.chunks, _no_chunks()
-        return chunks
-
 
 def begin_walk(segment: Segment) -> Walked:
     """Return the empty result that :func:`walk_segment` fills."""
-    return Walked(segment, _no_chunks(), segment.end)
+    return Walked(segment, segment.end)
 
 
 class _Walk:
@@ -126,7 +103,7 @@ class _Walk:
         run: Tuple[int, int],
         known: AbstractSet[int],
         result: Walked,
-        parts: List[Chunks],
+        chunks: GrowingChunks,
     ) -> None:
         self.sizes, self.segment, self.rules = sizes, result.segment, sizes.rules
         self.origin, high = run
@@ -139,7 +116,7 @@ class _Walk:
         self.stop = self._position(top) if top is not None and self.has_top else len(self.words)
         self.known = {self._position(a) for a in known if self.origin <= a < high and sizes.aligned(a)}
         self.result = result
-        self.parts = parts
+        self.chunks = chunks
 
     def _position(self, address: int) -> int:
         return (address - self.origin) // self.sizes.word
@@ -180,7 +157,7 @@ class _Walk:
         """Keep the columns; a free chunk's size must stand again in front of the chunk that follows."""
         if not len(run):
             return
-        self.parts.append(Chunks(run.address, run.size, run.flags, run.free))
+        self.chunks.add(run)
         for row in run.mismatched.tolist():
             chunk, size = int(run.address[row]), int(run.size[row])
             stored = self.words[self._position(chunk + size)]
@@ -234,15 +211,14 @@ class _Walk:
         ``sysmalloc`` gives that chunk ``old_size + CHUNK_HDR_SZ`` with old_size < MINSIZE, so it can
         look like the smallest chunk in use.
         """
-        fence, last = self.sizes.header, self.parts[-1] if self.parts else None
+        fence, last = self.sizes.header, self.chunks.find_last()
         near_end = self.segment.end - self._address(at) <= 2 * self.sizes.alignment
-        if self.words[at + 1] != PREV_INUSE or not near_end or last is None or not len(last.size):
+        if self.words[at + 1] != PREV_INUSE or not near_end or last is None:
             return []
-        size = int(last.size[-1])
-        if size > fence + self.sizes.minimum:
+        if last[1] > fence + self.sizes.minimum:
             return []
-        self.result.fenceposts += [(int(last.address[-1]), size), (self._address(at), fence)]
-        self.parts[-1] = _select(last, slice(0, -1))
+        self.result.fenceposts += [last, (self._address(at), fence)]
+        self.chunks.drop_last()
         return [fence]
 
     def _next_segment(self, at: int) -> int:
@@ -284,10 +260,8 @@ class _Walk:
         return (self.stop - position) * self.sizes.word
 
     def _chunk_before(self) -> str:
-        last = self.parts[-1] if self.parts else None
-        if last is None or not len(last.address):
-            return "no chunk before it"
-        return f"chunk before it at {int(last.address[-1]):#x}, {int(last.size[-1])} bytes"
+        last = self.chunks.find_last()
+        return "no chunk before it" if last is None else f"chunk before it at {last[0]:#x}, {last[1]} bytes"
 
     def _skip(self, at: int, until: int, kind: str, message: str) -> None:
         self.result.skipped.append((self._address(at), self._address(until)))
@@ -324,18 +298,19 @@ class _Walk:
             self.result.end = end
             return
         self.result.tail = self.segment.end - end
-        last = self.parts[-1] if self.parts else None
-        if self.result.fenceposts or self.result.tail or last is None or not len(last.size):
+        last = self.chunks.find_last()
+        if self.result.fenceposts or self.result.tail or last is None:
             return
         # Nothing ends this heap: its last chunk is the top that the arena should point at.
-        self.result.top, self.result.top_size = int(last.address[-1]), int(last.size[-1])
-        self.parts[-1] = _select(last, slice(0, -1))
+        self.result.top, self.result.top_size = last
+        self.chunks.drop_last()
 
 
 def walk_segment(
     target: Target,
     sizes: Sizes,
     walked: Walked,
+    chunks: GrowingChunks,
     known: AbstractSet[int] = frozenset(),
     progress: Progress = SILENT,
 ) -> None:
@@ -344,15 +319,14 @@ def walk_segment(
     Unreadable memory gives an ``absent-memory`` problem, not an error.
 
     :param walked: filled with all that is met, also when the walk is interrupted.
+    :param chunks: gets the segment's chunks, which have been begun there.
     :param known: addresses of chunks vouched for elsewhere (free lists), used to resynchronise.
     """
-    parts: List[Chunks] = []
     try:
-        _walk_runs(target, sizes, walked, known, progress, parts)
+        _walk_runs(target, sizes, walked, known, progress, chunks)
     finally:
-        walked.chunks = join_chunks(parts)
-        walked.chunk_count = len(walked.chunks.size)
-        walked.chunk_bytes = int(walked.chunks.size.sum())
+        walked.chunk_count = chunks.count - chunks.first
+        walked.chunk_bytes = chunks.segment_bytes()
 
 
 def _walk_runs(
@@ -361,7 +335,7 @@ def _walk_runs(
     walked: Walked,
     known: AbstractSet[int],
     progress: Progress,
-    parts: List[Chunks],
+    chunks: GrowingChunks,
 ) -> None:
     segment = walked.segment
     at = segment.first
@@ -371,7 +345,7 @@ def _walk_runs(
             continue  # behind top are only bytes of top
         _note_absent(walked, at, low)
         try:
-            _Walk(target, sizes, (low, high), known, walked, parts).run(progress)
+            _Walk(target, sizes, (low, high), known, walked, chunks).run(progress)
         except FaultError:
             _note_absent(walked, low, high)
         at = high if walked.top is None else segment.end
@@ -420,28 +394,7 @@ def _note_absent(walked: Walked, start: int, end: int) -> None:
     walked.problems.append(Problem("absent-memory", start, message))
 
 
-def _no_chunks() -> Chunks:
-    nothing = np.empty(0, np.uint64)
-    return Chunks(nothing, nothing, np.empty(0, np.uint8), np.empty(0, np.bool_))
-
-
-def _select(chunks: Chunks, rows: slice) -> Chunks:
-    return Chunks(chunks.address[rows], chunks.size[rows], chunks.flags[rows], chunks.free[rows])
-
-
 def _without_last(run: ChunkRun, end: int) -> ChunkRun:
     last = len(run) - 1
     mismatched = run.mismatched[run.mismatched < last]
     return ChunkRun(run.address[:last], run.size[:last], run.flags[:last], run.free[:last], mismatched, end)
-
-
-def join_chunks(parts: Sequence[Chunks]) -> Chunks:
-    """Return all parts as one, in the order given."""
-    if len(parts) < 2:
-        return parts[0] if parts else _no_chunks()
-    return Chunks(
-        np.concatenate([part.address for part in parts]),
-        np.concatenate([part.size for part in parts]),
-        np.concatenate([part.flags for part in parts]),
-        np.concatenate([part.free for part in parts]),
-    )

@@ -15,11 +15,11 @@ fn model(memory: &Memory, blocks: &Blocks, pointers: Pointers, live: &[u8]) -> V
     for (start, bytes) in &memory.0 {
         for (at, content) in bytes.chunks_exact(word).enumerate() {
             let place = start + (at * word) as u64;
-            let value = number(content, pointers.words) & !pointers.clear;
-            if let (Some(from), Some(to)) = (blocks.find(place), blocks.find(value)) {
+            let hit = blocks.follow(number(content, pointers.words), place, pointers);
+            if let (Some(from), Some((to, interior))) = (blocks.find(place), hit) {
                 let end = u128::from(blocks.address[from]) + u128::from(blocks.size[from]);
                 if u128::from(place) + word as u128 <= end && live[from] & live[to] != 0 && from != to {
-                    let new = (u8::from(value != blocks.address[to]), place);
+                    let new = (u8::from(interior), place);
                     let best = edges[from].entry(to as u32).or_insert(new);
                     *best = new.min(*best);
                 }
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
     let mut from = Reader(data);
     from.threads();
     let (base, words) = (from.base(), from.words());
-    let clear = if from.one_in(4) { from.hostile() } else { 0 };
+    let (clear, mangled) = (if from.one_in(4) { from.hostile() } else { 0 }, from.one_in(4));
     let blocks = Blocks::read(&mut from, base);
     let index = match Index::new(&blocks.address, &blocks.size) {
         Some(index) => index,
@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
         Some(spans) => spans,
         None => return,
     };
-    let pointers = Pointers { words, clear };
+    let pointers = Pointers { words, clear, mangled };
     let expected = model(&memory, &blocks, pointers, &live);
     let total: usize = expected.iter().map(Vec::len).sum();
     for (interrupted, most) in [(false, total), (true, total), (true, total.wrapping_sub(1))] {

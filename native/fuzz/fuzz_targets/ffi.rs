@@ -109,7 +109,8 @@ fuzz_target!(|data: &[u8]| {
     let memory = if from.one_in(32) { null() } else { &memory as *const Memory };
     let rows = Rows::read(from, base);
     let (address, bytes) = (Array(rows.address.clone()), Array(rows.size.clone()));
-    let blocks = Blocks { address: address.place(from), size: bytes.place(from), count: address.0.len() as u64, index: null() };
+    let blocks =
+        Blocks { address: address.place(from), size: bytes.place(from), count: address.0.len() as u64, index: null() };
     let number = address.0.len();
     let blocks = if from.one_in(32) { null() } else { &blocks as *const Blocks };
     unsafe {
@@ -144,14 +145,16 @@ fuzz_target!(|data: &[u8]| {
             1 => {
                 let wanted = Array((0..number).map(|_| from.byte() & 1).collect());
                 let (clear, most) = (if from.one_in(4) { from.hostile() } else { 0 }, from.hostile());
-                let job = gx_scan_new(memory, blocks, wanted.place(from), size, swapped, clear, most);
+                let mangled = from.upto(1) as u32;
+                let job = gx_scan_new(memory, blocks, wanted.place(from), size, swapped, mangled, clear, most);
                 used(job, from.upto(9), number, from);
             }
             2 => {
                 let live = Array((0..number).map(|_| u8::from(!from.one_in(4))).collect());
                 let states = Array((0..number).map(|_| from.byte()).collect());
                 let clear = if from.one_in(4) { from.hostile() } else { 0 };
-                let job = gx_mark_new(memory, blocks, live.place(from), states.place(from), size, swapped, clear);
+                let (live, states, mangled) = (live.place(from), states.place(from), from.upto(1) as u32);
+                let job = gx_mark_new(memory, blocks, live, states, size, swapped, mangled, clear);
                 used(job, from.upto(9), number, from);
             }
             3 => {

@@ -16,16 +16,17 @@ fn model(memory: &Memory, blocks: &Blocks, wanted: Option<&[u8]>, pointers: Poin
             if (at - skipped) / PIECE != piece {
                 (piece, kept) = ((at - skipped) / PIECE, 0);
             }
-            let value = number(&bytes[at..at + word], pointers.words) & !pointers.clear;
-            if let Some(row) = blocks.find(value).filter(|&row| wanted.map_or(true, |wanted| wanted[row] != 0)) {
+            let (stored, place) = (number(&bytes[at..at + word], pointers.words), start.wrapping_add(at as u64));
+            let hit = blocks.follow(stored, place, pointers);
+            if let Some((row, interior)) = hit.filter(|&(row, _)| wanted.map_or(true, |wanted| wanted[row] != 0)) {
                 if kept == most {
                     found.3 = true;
                     continue;
                 }
                 kept += 1;
-                found.0.push(start.wrapping_add(at as u64));
+                found.0.push(place);
                 found.1.push(row as u32);
-                found.2.push(u8::from(value != blocks.address[row]));
+                found.2.push(u8::from(interior));
             }
         }
     }
@@ -36,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     let mut from = Reader(data);
     from.threads();
     let (base, words) = (from.base(), from.words());
-    let clear = if from.one_in(4) { from.hostile() } else { 0 };
+    let (clear, mangled) = (if from.one_in(4) { from.hostile() } else { 0 }, from.one_in(4));
     let most = if from.one_in(4) { from.upto(3) } else { usize::MAX };
     let blocks = Blocks::read(&mut from, base);
     let index = Index::new(&blocks.address, &blocks.size);
@@ -62,7 +63,7 @@ fuzz_target!(|data: &[u8]| {
         Some(spans) => spans,
         None => return,
     };
-    let pointers = Pointers { words, clear };
+    let pointers = Pointers { words, clear, mangled };
     let expected = model(&memory, &blocks, wanted, pointers, most);
     for interrupted in [false, true] {
         let mut job = Job::new(spans.all(), &index, wanted, pointers, most);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use gdbext_native::digraph::Graph;
 use gdbext_native::memory::{Span, Spans, Words};
 use gdbext_native::parallel;
+use gdbext_native::scan::Pointers;
 
 /// Takes arguments from the fuzzer's bytes; zeros where these have come to an end.
 pub struct Reader<'a>(pub &'a [u8]);
@@ -235,6 +236,14 @@ impl Blocks {
     /// The block that holds an address, by looking at each.
     pub fn find(&self, address: u64) -> Option<usize> {
         (0..self.address.len()).find(|&row| address >= self.address[row] && u128::from(address) < self.end(row))
+    }
+
+    /// Returns the block that a word leads to, as it stands or revealed, and whether into the middle.
+    pub fn follow(&self, stored: u64, place: u64, pointers: Pointers) -> Option<(usize, bool)> {
+        let ways = [stored, stored ^ (place >> 12)];
+        let lead = |&way: &u64| self.find(way & !pointers.clear).map(|row| (row, way & !pointers.clear));
+        let (row, value) = ways.iter().take(1 + usize::from(pointers.mangled)).find_map(lead)?;
+        Some((row, value != self.address[row]))
     }
 }
 

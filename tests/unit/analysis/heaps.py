@@ -85,8 +85,8 @@ def reaching(heaps: Sequence[Heap], target: Target) -> "dict[str, Any]":
         return BlockTypes([TypeName("unknown", "unknown")], filled([], rows, np.uint32), filled([], rows, np.uint8))
 
     return {
-        "reach": lambda clear=0: read_reach(target, heaps, clear, SILENT),
-        "known_reach": lambda clear=0: None,
+        "reach": lambda reading: read_reach(target, heaps, reading, SILENT),
+        "known_reach": lambda reading: None,
         "block_types": block_types,
         "root_names": NoNames(),
         "types": NoTypes(),

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gdbext.analysis.reach.model import PLAIN, Reading
 from gdbext.bridge import reaching as reaching_of
 from gdbext.errors import TooLargeError, UsageError
 from gdbext.heap.model import State
@@ -22,7 +23,7 @@ def context(maker):
 
     def noting(name):
         def call(*arguments):
-            asked.append((name, *(each for each in arguments if isinstance(each, int))))
+            asked.append((name, *(each for each in arguments if isinstance(each, Reading))))
             return offered[name](*arguments)
 
         return call
@@ -43,10 +44,11 @@ def context(maker):
     [
         ({}, []),
         ({"where": "size > 100 and state == free", "sort": "-size", "columns": "size,thread"}, []),
-        ({"where": "state == leaked"}, [("reach", 0)]),
-        ({"where": "refs == 0", "clear": "0x7"}, [("reach", 7)]),
-        ({"sort": "type"}, [("reach", 0), ("block_types",)]),
-        ({"columns": "confidence"}, [("reach", 0), ("block_types",)]),
+        ({"where": "state == leaked"}, [("reach", PLAIN)]),
+        ({"where": "refs == 0", "clear": "0x7"}, [("reach", Reading(7))]),
+        ({"where": "refs == 0", "clear": "0x1", "mangled": True}, [("reach", Reading(1, True))]),
+        ({"sort": "type"}, [("reach", PLAIN), ("block_types",)]),
+        ({"columns": "confidence"}, [("reach", PLAIN), ("block_types",)]),
         ({"columns": "confidence", "count": True}, []),
     ],
 )
@@ -90,7 +92,7 @@ def test_what_cannot_be_understood_asks_for_nothing(context, given):
 
 def test_an_address_in_a_core_is_told_with_reachability(context):
     report = blocks.describe(context, Arguments("0x10010"))
-    assert report.data.reach == "leaked" and context.asked == [("reach", 0), ("block_types",)]
+    assert report.data.reach == "leaked" and context.asked == [("reach", PLAIN), ("block_types",)]
     assert len(list(report.data.dump)) == 1  # nothing of it can be read
 
 
@@ -104,20 +106,20 @@ def test_a_large_process_is_not_searched_unless_it_is_asked_for_or_known(context
     context.known_reach = context.reach
     assert blocks.describe(context, Arguments("0x10010")).data.reach == "leaked"
     monkeypatch.setattr(reaching_of, "FEW_BLOCKS", 3)
-    context.known_reach = lambda clear: None
+    context.known_reach = lambda reading: None
     assert blocks.describe(context, Arguments("0x10010")).data.reach == "leaked"
 
 
 def test_types_of_a_large_core_are_not_looked_for_unless_they_are_asked_for(context, monkeypatch):
     monkeypatch.setattr(reaching_of, "FEW_BLOCKS", 2)
     report = blocks.describe(context, Arguments("0x10010"))
-    assert (report.data.reach, report.data.type, context.asked) == ("leaked", None, [("reach", 0)])
+    assert (report.data.reach, report.data.type, context.asked) == ("leaked", None, [("reach", PLAIN)])
     assert "types take a while in so large a heap: --reach works them out" in report.notes
     assert blocks.describe(context, Arguments("0x10010", reach=True)).data.type == "unknown"
 
 
 def test_a_process_too_large_to_be_copied_is_told_without(context):
-    def too_large(clear):
+    def too_large(reading):
         raise TooLargeError("more than 4 GiB to copy", "set gx copied-memory")
 
     context.reach = too_large

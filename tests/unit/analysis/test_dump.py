@@ -14,6 +14,7 @@ from gdbext.analysis.blocktypes.model import BlockTypes, TypeName
 from gdbext.analysis.dump import block_window
 from gdbext.analysis.livefacts import Live
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import PLAIN, Reading
 from gdbext.analysis.reach.naming import NoNames, Places
 from gdbext.heap.model import Span, State
 from gdbext.memory import Region
@@ -84,8 +85,8 @@ def scene(abi: Abi = X86_64, missing: int = 0, contents=WORDS):
     return [heap_of(ROWS, spans=[Span(HEAP, HEAP + 0x1000, "brk", 0)])], target
 
 
-def known_of(heaps, target, clear=0, types=None):
-    reach = read_reach(target, heaps, clear, SILENT)
+def known_of(heaps, target, reading=PLAIN, types=None):
+    reach = read_reach(target, heaps, reading, SILENT)
     names = [TypeName("unknown", "unknown"), TypeName("struct item", "debug info"), TypeName("struct pair", "vtable")]
     codes = {ITEM: 1, PAIR: 2}
     code = np.array([codes.get(address, 0) for address in reach.address.tolist()], np.uint32)
@@ -260,13 +261,30 @@ def test_words_of_four_bytes():
 def test_tags_are_cleared():
     heaps, target = scene(contents={ITEM: [TEXT | 5]})
     dumped = [
-        next(iter(place.describe(heaps, target, ITEM, 1, known_of(heaps, target, clear)).data.dump)).what
-        for clear in (7, 0)
+        next(iter(place.describe(heaps, target, ITEM, 1, known_of(heaps, target, reading)).data.dump)).what
+        for reading in (Reading(7), PLAIN)
     ]
     assert dumped == [
         f"-> block {TEXT:#x} (48 bytes, reached)",
         f"-> block {TEXT:#x} +0x5 (48 bytes, maybe leaked)",
     ]
+
+
+def test_mangled_words_say_so_where_they_count():
+    contents = {ITEM: [TEXT ^ ITEM >> 12, (TEXT + 8) ^ (ITEM + 8) >> 12, (ITEM + 16) >> 12, TEXT]}
+    heaps, target = scene(contents=contents)
+    page = place.describe(heaps, target, ITEM, 4, known_of(heaps, target, Reading(mangled=True))).data
+    block = f"block {TEXT:#x}"
+    assert [row.what for row in page.dump] == [
+        f"-> {block} (48 bytes, reached), mangled",
+        f"-> {block} +0x8 (48 bytes, reached), mangled",
+        str((ITEM + 16) >> 12),
+        f"-> {block} (48 bytes, reached)",
+    ]
+    known = known_of(heaps, target, Reading(mangled=True))
+    assert [row.place[-9:] == ", mangled" for row in place.describe(heaps, target, TEXT, 4, known).data.references] == [
+        True, True, False,
+    ]  # fmt: skip
 
 
 def test_what_is_known_of_a_live_block():

@@ -13,8 +13,8 @@ from tests.support.reachworld import DATA, HEAP, STACK, ReachWorld
 from tests.unit.analysis.reach.names import SaidNames, variables
 
 
-def ask(world, address, several=1, clear=0, names=None):
-    reach = world.reach(clear)
+def ask(world, address, several=1, clear=0, names=None, mangled=False):
+    reach = world.reach(clear, mangled)
     report = paths(reach, Places(reach, names or SaidNames()), address, several)
     document = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))
     return document["data"], " ".join("".join(text(report, exact=False, limit=None)).split())
@@ -171,6 +171,21 @@ def test_tags_on_the_way():
     world.put(first, second | 7)
     data, _ = ask(world, second, clear=7)
     assert [row["into"] for row in data["steps"]] == [0, 0] and data["reach"] == "reached"
+
+
+def test_mangled_pointers_on_the_way():
+    world = ReachWorld()
+    made = [world.block(HEAP + 0x200 * at, 16) for at in range(1, 20)]
+    world.put(DATA, made[0] ^ DATA >> 12)
+    for one, following in zip(made, made[1:]):
+        world.put(one + 8, following ^ one + 8 >> 12)
+    world.put(made[9] + 8, made[10])  # one that is not
+    assert ask(world, made[-1])[0]["reach"] == "leaked"
+    data, shown = ask(world, made[-1], mangled=True)
+    assert [row["mangled"] for row in data["steps"]] == [at != 10 for at in range(19)]
+    assert [row["into"] for row in data["steps"]] == [0] * 19 and data["reach"] == "reached"
+    assert "kept by: data of app +0x0, mangled, by 19 pointers" in shown
+    assert "… 7 more like this" in shown and "… 6 more like this" in shown
 
 
 def test_a_list_of_many_nodes():

@@ -13,8 +13,8 @@ from tests.support.reachworld import DATA, HEAP, STACK, ReachWorld
 from tests.unit.analysis.reach.names import SaidNames
 
 
-def ask(world, address, clear=0, **how):
-    reach = world.reach(clear)
+def ask(world, address, clear=0, mangled=False, **how):
+    reach = world.reach(clear, mangled)
     report = refs(reach, Places(reach, SaidNames()), address, **how)
     document = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))
     return document["data"], "".join(text(report, exact=False, limit=None))
@@ -156,6 +156,53 @@ def test_tags_are_cleared():
     assert ask(world, block)[0]["pointers"] == 0
     data, _ = ask(world, block, clear=7)
     assert [row["into"] for row in data["references"]] == [0, 0]
+
+
+def test_mangled_pointers_say_so():
+    world = ReachWorld()
+    block, other = world.block(HEAP + 0x100, 16), world.block(HEAP + 0x200, 16)
+    freed = world.block(HEAP + 0x300, 16, State.FREE)
+    for place in (DATA, other + 8, freed + 8):
+        world.put(place, block ^ place >> 12)
+    world.put(STACK + 0x3000, block, (block + 3) ^ STACK + 0x3008 >> 12)
+    data, _ = ask(world, block, interior=True)
+    assert [(row["address"], row["mangled"]) for row in data["references"]] == [(hex(STACK + 0x3000), False)]
+    data, shown = ask(world, block, mangled=True, interior=True)
+    assert [(row["address"], row["into"], row["mangled"]) for row in data["references"]] == [
+        (hex(DATA), 0, True), (hex(STACK + 0x3000), 0, False), (hex(STACK + 0x3008), 3, True),
+        (hex(other + 8), 0, True),
+    ]  # fmt: skip
+    assert data["stale_references"][0]["mangled"] and "data of app +0x0, mangled" in shown
+    assert f"free block {freed:#x} (16 bytes) +0x8, stale, mangled" in shown
+
+
+def test_who_points_by_mangled_pointers_at_those():
+    world = ReachWorld()
+    block, other = world.block(HEAP + 0x100, 16), world.block(HEAP + 0x200, 16)
+    world.put(DATA, other ^ DATA >> 12)
+    world.put(other + 8, block ^ other + 8 >> 12)
+    data, _ = ask(world, block, mangled=True, depth=0)
+    assert [(row["address"], row["mangled"]) for row in data["references"]] == [
+        (hex(other + 8), True), (hex(DATA), True)
+    ]  # fmt: skip
+
+
+def test_what_leads_to_another_block_as_it_stands_is_no_mangled_pointer():
+    world = ReachWorld()
+    other = world.block(HEAP + 0x200 ^ HEAP >> 12, 16)
+    freed, held = world.block(HEAP + 0x200, 16, State.FREE), world.block(HEAP + 0x400, 16)
+    world.put(held, other)
+    assert ask(world, freed, mangled=True)[0]["pointers"] == 0
+    assert ask(world, other, mangled=True)[0]["references"][0]["mangled"] is False
+
+
+def test_words_of_one_value_mangled_or_not():
+    world = ReachWorld()
+    world.block(HEAP + 0x100, 16)
+    world.put(DATA, 0x5005, 0x5005 ^ DATA + 8 >> 12, 0x5006)
+    data, shown = ask(world, 0x5005, mangled=True)
+    assert [row["mangled"] for row in data["references"]] == [False, True]
+    assert "words of exactly this value, or mangled so" in " ".join(shown.split())
 
 
 def test_what_is_missing_is_told():

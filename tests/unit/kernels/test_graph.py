@@ -60,7 +60,7 @@ def reached(starts, leads):
 def heaps(draw):
     """Blocks and the bytes in and around them, some missing."""
     word, order = draw(st.sampled_from([4, 8])), draw(st.sampled_from(["little", "big"]))
-    rules = PointerRules(word, order, draw(st.sampled_from([0, 3])))
+    rules = PointerRules(word, order, draw(st.sampled_from([0, 3])), draw(st.booleans()))
     address, size, at = [], [], BASE
     for _ in range(draw(st.integers(0, 8))):
         at += draw(st.sampled_from([0, 4, 8, 24, 5000]))
@@ -71,6 +71,8 @@ def heaps(draw):
     for place in range(0, len(data) - rules.word, rules.word):
         if address and draw(st.integers(0, 2)):
             value = draw(st.sampled_from(address)) + draw(st.sampled_from([0, 0, 0, 1, 4, 9, 40]))
+            if rules.mangled and draw(st.booleans()):
+                value ^= BASE + place >> 12
             data[place : place + rules.word] = value.to_bytes(rules.word, rules.byteorder)
     cuts = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=3))})
     spans = [(BASE + low, bytes(data[low:high])) for low, high in zip(cuts, cuts[1:]) if draw(st.integers(0, 5))]
@@ -86,10 +88,15 @@ def edges_by_definition(spans, address, size, rules, live):
             if not live[row] or place not in held or held[place][0] != held.get(place + rules.word - 1, (None,))[0]:
                 continue
             _, at, data = held[place]
-            value = int.from_bytes(data[at : at + rules.word], rules.byteorder) & ~rules.clear
-            for to, (low, bytes_) in enumerate(zip(address, size)):
-                if low <= value < low + max(bytes_, 1) and live[to] and to != row:
-                    words.setdefault(to, []).append((value != low, place))
+            stored = int.from_bytes(data[at : at + rules.word], rules.byteorder)
+            for value in (stored, stored ^ place >> 12)[: 1 + rules.mangled]:
+                value &= ~rules.clear
+                found = [to for to, low in enumerate(address) if low <= value < low + max(size[to], 1)]
+                for to in found:
+                    if live[to] and to != row:
+                        words.setdefault(to, []).append((value != address[to], place))
+                if found:
+                    break
         kept = sorted((place, to, into) for to, places in words.items() for into, place in [min(places)])
         yield [(to, into) for _, to, into in kept]
 

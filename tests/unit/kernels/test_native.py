@@ -217,8 +217,8 @@ def test_tallies(table, data):
 
 @st.composite
 def graphs(draw):
-    """Blocks, memory around them whose words point into them, and how."""
-    rules = PointerRules(draw(WORDS), draw(ORDERS), draw(st.sampled_from([0, 0, 1, 7])))
+    """Blocks, memory around them whose words point into them, and how; some are mangled where that counts."""
+    rules = PointerRules(draw(WORDS), draw(ORDERS), draw(st.sampled_from([0, 0, 1, 7])), draw(st.booleans()))
     address, size, at = [], [], BASE
     for _ in range(draw(st.integers(1, 12))):
         at += draw(st.sampled_from([0, 8, 24, 5000, 1 << 25]))
@@ -232,7 +232,8 @@ def graphs(draw):
     for start, length in zip(address, size):
         if draw(st.integers(0, 7)):
             count = -(-max(length, 1) // 8) * 8 // rules.word
-            data = packed([draw(word) for _ in range(count)], rules.word, rules.byteorder)
+            hidden = [rules.mangled and draw(st.booleans()) and start + at * rules.word for at in range(count)]
+            data = packed([draw(word) ^ place >> 12 for place in hidden], rules.word, rules.byteorder)
             if not spans or spans[-1][0] + len(spans[-1][1]) <= start:
                 spans.append((start, data))
     return spans, BlockIndex(column(address), column(size)), rules

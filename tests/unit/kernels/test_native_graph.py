@@ -100,11 +100,15 @@ def heaps(draw, step=8):
     if rows:
         chosen = some(rng, len(words), rng.choice([0, 0.5, 0.9]))
         words[chosen] = address[rng.integers(0, rng.choice([min(rows, 30), rows]), int(chosen.sum()))]
+    mangled = draw(st.booleans())
+    if mangled:
+        places = (BASE + np.arange(len(words)) * word).astype(np.uint64)
+        words ^= np.where(some(rng, len(words), 0.5), places >> np.uint64(12), 0).astype(words.dtype)
     cuts = (np.unique(rng.integers(0, end - BASE, 4)) // step * step).tolist()
     data = words.tobytes()
     spans = [(BASE + low, data[low:high]) for low, high in zip(cuts, [*cuts[1:], len(data)]) if low < high]
     index = BlockIndex(address, size.astype(np.uint64))
-    return rng, spans, index, PointerRules(word, order, draw(st.sampled_from([0, 7])))
+    return rng, spans, index, PointerRules(word, order, draw(st.sampled_from([0, 7])), mangled)
 
 
 @MANY

@@ -96,7 +96,7 @@ SPREADS = [
 @pytest.mark.parametrize("word, granule, gap", SPREADS)
 def test_many_words(word, granule, gap):
     index, spans = graph(np.random.default_rng(3), 2_000, granule, gap, word)
-    for rules in (PointerRules(word), PointerRules(word, clear=7)):
+    for rules in (PointerRules(word), PointerRules(word, clear=7), PointerRules(word, clear=1, mangled=True)):
         expected = pointers.scan_pointers(spans, index, rules)
         assert len(expected)
         same(KERNELS.scan_pointers(spans, index, rules), expected)

@@ -68,6 +68,20 @@ def test_a_long_list_is_followed_to_its_end_in_few_rounds():
     assert [found.name(row) for row in range(1500)] == ["struct item"] * 1500
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_mangled_links_are_followed_where_they_count(asked):
+    world = World()
+    world.mangled = asked
+    (item,) = known(world, item=("struct item *next", "u64 key"))
+    blocks = [world.block(bytes(16)) for _ in range(3)]
+    for at, to in zip(blocks, [*blocks[1:], 0]):
+        world.write(at, world.words(to ^ at >> 12, 5))
+    world.variable(pointer(world, item), world.words(blocks[0]))
+    found = world.answers()
+    assert [found[at][0] == "struct item" for at in blocks] == [True, asked, asked]
+    assert (found[blocks[2]][1:] == HIGH) == asked
+
+
 def test_a_ring_ends():
     world = World()
     (item,) = known(world, item=("struct item *next", "struct item *prev", "u64 key"))

@@ -43,6 +43,7 @@ class World:
     :ivar places: what the clues say of variables.
     :ivar leaked: addresses of blocks that no root leads to.
     :ivar demangled: what the debugger says of names.
+    :ivar mangled: whether mangled words count as pointers.
     """
 
     def __init__(self, abi=X86_64, family="glibc"):
@@ -55,6 +56,7 @@ class World:
         self.places, self.demangled, self.names = [], {}, {}
         self.types = None
         self.executable = "r-x"
+        self.mangled = False
         self.absent = ()
         self._next = 16
         self._used = 0x100
@@ -139,7 +141,7 @@ class World:
         spans = [] if HEAP in self.absent else [(HEAP, bytes(self.heap))]
         states = np.array([NOT_REACHED if at in self.leaked else REACHED for at in address.tolist()], np.uint8)
         marked = Marked(live, Roots((), ()), RootHits(nothing), spans, states)
-        rules = PointerRules(self.abi.pointer_size, self.abi.byteorder)
+        rules = PointerRules(self.abi.pointer_size, self.abi.byteorder, mangled=self.mangled)
         return Reach(self.target(), [heap], marked, rules, SILENT)
 
     def found(self):

@@ -11,6 +11,7 @@ from gdbext.analysis.leakdoubts import doubts_text, find_doubts
 from gdbext.analysis.leaks import leaks
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import PLAIN
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.progress import SILENT
@@ -208,7 +209,7 @@ def test_nothing_leaked_although_something_is_missing():
 
 def test_no_block_is_known_of_a_heap_that_was_not_read_whole():
     made = ReachWorld()
-    report = leaks(read_reach(made.target(), [replace(made.heap(), complete=False)], 0, SILENT), None)
+    report = leaks(read_reach(made.target(), [replace(made.heap(), complete=False)], PLAIN, SILENT), None)
     assert report.data.verdict == "No block in use is known; a part of the test heap cannot be looked at."
 
 
@@ -216,7 +217,7 @@ def of_heap(**changes):
     made = ReachWorld()
     made.block(HEAP + 0x100)
     heap = replace(made.heap(), **changes)
-    return read_reach(made.target(), [heap], 0, SILENT)
+    return read_reach(made.target(), [heap], PLAIN, SILENT)
 
 
 @pytest.mark.parametrize(
@@ -266,6 +267,9 @@ def test_tags_registers_and_other_words_are_told():
     report = leaks(made.reach(clear=0x7), None)
     (evidence,) = [one.message for one in report.evidence if one.subject == "roots"]
     assert "bits 0x7 cleared, and 2 registers and other words" in evidence
+    mangled = leaks(made.reach(clear=0x7, mangled=True), None)
+    (evidence,) = [one.message for one in mangled.evidence if one.subject == "roots"]
+    assert "bits 0x7 cleared, as it stands or else XORed with its own address >> 12, and 2" in evidence
     answer, _ = data(report)
     assert answer["roots"][0] == {"kind": "register", "ranges": 0, "bytes": 0, "words": 2, "pointers": 1}
     assert answer["roots"][-1]["pointers"] == 1

@@ -9,6 +9,7 @@ import pytest
 from gdbext.abi import X86_64
 from gdbext.analysis.leaks import leaks
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import PLAIN
 from gdbext.heap.model import Arena, Blocks, Heap, Span
 from gdbext.kernels import IN_USE
 from gdbext.memory import Region
@@ -31,7 +32,7 @@ def lists(count):
     memory = FakeMemory([(0x1000, bytes(0x1000)), (HEAP, words.tobytes())], regions)
     blocks = Blocks(address, np.full(count, 56, np.uint64), np.zeros(count, np.uint8), np.zeros(count, np.uint32))
     heap = Heap("test", blocks, [Arena(0, 0xA000, "main", count * STEP)], [Span(HEAP, HEAP + count * STEP, "brk", 0)])
-    return read_reach(Target(memory, X86_64, threads=[Thread(1, 1, None, 0x1800)]), [heap], 0, SILENT)
+    return read_reach(Target(memory, X86_64, threads=[Thread(1, 1, None, 0x1800)]), [heap], PLAIN, SILENT)
 
 
 def calls_and_seconds(count):

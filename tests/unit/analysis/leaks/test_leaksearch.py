@@ -10,6 +10,7 @@ from gdbext.analysis import leaksearch
 from gdbext.analysis.blocktypes.model import HIGH, BlockTypes, TypeName
 from gdbext.analysis.leaksearch import Ports, search
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import PLAIN
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.memory import Region
 from gdbext.progress import SILENT, Deadline
@@ -31,8 +32,8 @@ def leaky(abi=X86_64):
 def look(world, settings=TOLD, asked=False, progress=SILENT, target=None, **ports):
     target, heaps = target or world.target(), [world.heap()]
     made = {
-        "reach": lambda at, most: read_reach(target, heaps, 0, at, most),
-        "tagged": lambda clear, at: read_reach(target, heaps, clear, at),
+        "reach": lambda at, most: read_reach(target, heaps, PLAIN, at, most),
+        "disguised": lambda reading, at: read_reach(target, heaps, reading, at),
         "types": lambda reach, at: None,
     }
     return search(target, heaps, settings, Ports(**{**made, **ports}), progress, asked)
@@ -126,11 +127,19 @@ def test_tagged_pointers_are_no_leak():
     beyond = look(world)
     assert not beyond.findings
     assert told(beyond) == (
-        "of 6 blocks in use 4 leaked, 1 maybe leaked; but pointers with tags in their high bits lead to all but 0 B of "
-        "it: blocks leaks --clear 0xffff000000000000"
+        "of 6 blocks in use 4 leaked, 1 maybe leaked; but pointers that are mangled, or have tags in their high bits, "
+        "lead to all but 0 B of it: blocks leaks --mangled --clear 0xffff000000000000"
     )
     (finding,) = look(world, asked=True).findings
     assert finding.confidence is Confidence.MEDIUM
+
+
+def test_mangled_pointers_are_no_leak():
+    world, blocks = leaky()
+    places = range(DATA + 0x100, DATA + 0x100 + 8 * len(blocks), 8)
+    world.put(places[0], *(block ^ place >> 12 for block, place in zip(blocks, places)))
+    beyond = look(world)
+    assert not beyond.findings and "mangled, or have tags in their high bits, lead to all but 0 B" in told(beyond)
 
 
 def test_the_time_limit_of_its_own(monkeypatch):
@@ -163,11 +172,11 @@ def test_no_time_for_tags_and_types_costs_confidence(monkeypatch):
         clock[0] = 11.0
         progress.at("", 0, None)
 
-    (finding,) = look(leaky()[0], tagged=slow, types=slow).findings
+    (finding,) = look(leaky()[0], disguised=slow, types=slow).findings
     assert finding.confidence is Confidence.MEDIUM
 
 
-@pytest.mark.parametrize("port", ["reach", "tagged", "types"])
+@pytest.mark.parametrize("port", ["reach", "disguised", "types"])
 def test_the_user_stops_it(port):
     def stopped(*_):
         raise KeyboardInterrupt

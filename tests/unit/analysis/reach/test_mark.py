@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.abi import I386
+from gdbext.abi import I386, X86_64
 from gdbext.analysis.reach.mark import live_blocks, read_reach
+from gdbext.analysis.reach.model import PLAIN
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.heap.model import State
 from gdbext.memory import Region
@@ -63,6 +64,36 @@ def test_tags_are_cleared_when_asked():
     world.thread(registers={"rax": block | 1 << 63})
     assert world.states() == {block: LEAKED}
     assert world.states(clear=1 << 63) == {block: REACHED}
+
+
+@pytest.mark.parametrize("abi", [X86_64, I386])
+def test_mangled_words_count_when_asked(abi):
+    world = ReachWorld(abi)
+    first, second, third = (world.block(HEAP + at, 16) for at in (0x100, 0x200, 0x300))
+    word = abi.pointer_size
+    world.put(DATA, first ^ DATA >> 12)
+    world.put(first + word, second ^ (first + word) >> 12)
+    world.put(second + word, (third + 4) ^ (second + word) >> 12)
+    world.put(third, third >> 12)  # null
+    assert world.states() == {first: LEAKED, second: LEAKED, third: LEAKED}
+    assert world.states(mangled=True) == {first: REACHED, second: REACHED, third: MAYBE}
+    world.put(first + word, (second | 1) ^ (first + word) >> 12)
+    assert world.states(mangled=True)[second] == MAYBE
+    assert world.states(clear=7, mangled=True) == {first: REACHED, second: REACHED, third: REACHED}
+
+
+def test_a_word_that_leads_to_a_block_as_it_stands_is_not_revealed():
+    world = ReachWorld()
+    plain, other = world.block(HEAP + 0x100, 16), world.block(HEAP + 0x100 ^ DATA >> 12, 16)
+    world.put(DATA, plain)
+    assert world.states(mangled=True) == {plain: REACHED, other: LEAKED}
+
+
+def test_words_without_an_address_are_never_mangled():
+    world = ReachWorld()
+    block = world.block(HEAP + 0x100, 16)
+    world.thread(registers={"rax": block ^ DATA >> 12, "rbx": block ^ block >> 12})
+    assert world.states(mangled=True) == {block: LEAKED}
 
 
 def test_words_of_four_bytes():
@@ -134,7 +165,7 @@ def test_several_heaps_are_one_order():
 
 def test_no_heap():
     with pytest.raises(NoHeapError, match="no heap of a known allocator"):
-        read_reach(ReachWorld().target(), [], 0, SILENT)
+        read_reach(ReachWorld().target(), [], PLAIN, SILENT)
 
 
 class Copies:
@@ -156,10 +187,10 @@ def test_a_process_is_copied_up_to_a_limit_only():
     target = replace(world.target(), memory=Copies(world.target().memory))
     wanted = SIZE + SIZE - 0x2000 + 128 + 0x1000
     for most in (0, wanted):
-        assert len(read_reach(target, [world.heap()], 0, SILENT, most)) == 1
+        assert len(read_reach(target, [world.heap()], PLAIN, SILENT, most)) == 1
     with pytest.raises(TooLargeError, match=r"28.1 KiB of the process would be copied to be searched for pointers"):
-        read_reach(target, [world.heap()], 0, SILENT, wanted - 1)
-    assert len(read_reach(world.target(), [world.heap()], 0, SILENT, 1)) == 1  # lent
+        read_reach(target, [world.heap()], PLAIN, SILENT, wanted - 1)
+    assert len(read_reach(world.target(), [world.heap()], PLAIN, SILENT, 1)) == 1  # lent
 
 
 def test_a_heap_that_was_not_walked_to_its_end_is_not_marked():
@@ -167,4 +198,4 @@ def test_a_heap_that_was_not_walked_to_its_end_is_not_marked():
     world.put(DATA, world.block(HEAP + 0x100))
     heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
     with pytest.raises(KeyboardInterrupt):
-        read_reach(world.target(), [heap], 0, SILENT)
+        read_reach(world.target(), [heap], PLAIN, SILENT)

@@ -8,7 +8,7 @@ import pytest
 
 from gdbext.abi import I386, X86_64
 from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.reach.model import ANONYMOUS, GLOBAL
+from gdbext.analysis.reach.model import ANONYMOUS, GLOBAL, PLAIN
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.analysis.reach.stacks import find_stack_bounds
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED
@@ -42,7 +42,7 @@ def world_with_stack(abi=X86_64, **thread):
 
 def missing(world, live=False):
     target = replace(world.target(), live=live)
-    return [one.what for one in read_reach(target, [world.heap()], 0, SILENT).marked.roots.missing]
+    return [one.what for one in read_reach(target, [world.heap()], PLAIN, SILENT).marked.roots.missing]
 
 
 @pytest.mark.parametrize("abi", [X86_64, I386])

@@ -323,13 +323,34 @@ def test_absent_memory_is_said_and_not_taken_for_damage():
 def test_interrupt_gives_what_there_is():
     class Stop:
         def at(self, doing, done, total):
-            if doing == "arenas" and done == 1:
+            if doing == "segments" and done == 1:
                 raise KeyboardInterrupt
 
-    heap = read_heap(laid_out().target(), Stop())
+    builder = laid_out()
+    heap = read_heap(builder.target(), Stop())
     assert not heap.complete
-    assert len(heap.arenas) == 1 and len(heap.blocks)
+    first = sorted([*(chunk.address for chunk in builder.main.chunks), builder.main.top])
+    assert heap.blocks.address.tolist() == [chunk + builder.sizes.header for chunk in first]
     assert "interrupted" in {problem.kind for problem in neutral(heap).problems}
+
+
+def test_an_interrupt_while_damage_is_walked_again_makes_no_damage():
+    class Stop:
+        walks = 0
+
+        def at(self, doing, done, total):
+            self.walks += doing == "segments" and done == 0
+            if self.walks == 2 and done == 1:
+                raise KeyboardInterrupt
+
+    builder = laid_out()
+    image = builder.build()
+    damaged = builder.main.chunks[20].address
+    image.poke(damaged + builder.sizes.word, 3)
+    heap = read_heap(image.target(), Stop())
+    assert not heap.complete
+    kinds = {problem.kind for problem in neutral(heap).problems}
+    assert "chunk-size" in kinds and not kinds & {"list-chunk", "bin-in-use", "free-unlisted"}
 
 
 def test_a_wrecked_heap_is_told_in_bounds(monkeypatch):

@@ -80,11 +80,11 @@ class Context:
     def session(self):
         return self
 
-    def reach(self, clear=0, progress=SILENT, most_copied=0):
-        self._reach = self._reach or read_reach(self.target, self._heaps, clear, progress)
+    def reach(self, reading, progress=SILENT, most_copied=0):
+        self._reach = self._reach or read_reach(self.target, self._heaps, reading, progress)
         return self._reach
 
-    def known_reach(self, clear):
+    def known_reach(self, reading):
         return self._reach
 
     def known_block_types(self, reach):
