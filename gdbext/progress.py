@@ -27,6 +27,7 @@ class Silent:
 
 SILENT: Progress = Silent()
 
+
 class Deadline:
     """Progress that also stops when the time is up.
 

@@ -268,8 +268,8 @@ def _links_are_mangled() -> Optional[bool]:
 
 def _is_alike(at: int, to: int) -> bool:
     """Return whether two places are the first words of blocks of the same size; ``to`` may be no place."""
-    chunk_size = _read_word(at - _word())
     try:
+        chunk_size = _read_word(at - _word())
         return to % (2 * _word()) == 0 and _read_word(to - _word()) & ~7 == chunk_size & ~7
     except FaultError:
         return False

@@ -123,8 +123,8 @@ def _rows(
     for value, run in groupby(_words(target, window)):
         first, count = end, sum(1 for _ in run)
         end += count * word
-        named = value and namer.member(first - window.base)
-        step = count if count >= _FOLDED and not named else 1
+        alone = value and (namer.by_place or namer.member(first - window.base))
+        step = count if count >= _FOLDED and not alone else 1
         for address in range(first, end, step * word):
             offset = address - window.base
             what, block = namer.name(address, value)
@@ -165,6 +165,11 @@ class _Namer:
         state = None if window.heap is None or window.block is None else window.heap.blocks.state[window.block]
         self._state = None if state is None else State(int(state))
         self._reach = known.live.reach if known.live else None
+
+    @property
+    def by_place(self) -> bool:
+        """Whether equal words may mean different things."""
+        return self._reach is not None and self._reach.rules.mangled
 
     def member(self, offset: int) -> str:
         return self._known.member(offset) if self._known.member else ""

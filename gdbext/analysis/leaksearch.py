@@ -37,12 +37,12 @@ class Ports:
 
     :param reach: reads a target's reachability, given how many bytes may be copied (0: any number); it raises as
         :func:`gdbext.analysis.reach.mark.read_reach`.
-    :param disguised: the same with words read in another way, however much is copied; nobody keeps it.
+    :param tagged: the same with bits cleared, however much is copied; nobody keeps it.
     :param types: what the blocks are; None where that cannot be known; raises KeyboardInterrupt.
     """
 
     reach: Callable[[Progress, int], Reach]
-    disguised: Callable[[Reading, Progress], Reach]
+    tagged: Callable[[Reading, Progress], Reach]
     types: Callable[[Reach, Progress], Optional[BlockTypes]]
 
 
@@ -99,11 +99,11 @@ def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: Deadline, 
     if doubts and not asked:
         what = f"{_looked_text(reach)}; not judged, since {doubts_text(doubts)} cannot be looked at"
         return _told(f"{what}: triage --leaks judges nevertheless")
-    certain = _leaked_in_any_reading(reach, ports, deadline)
-    if certain is not None and not limits.reached(certain) and not asked:
-        disguised = f"pointers that are mangled, or have tags in their high bits, lead to all but {size_text(certain)}"
-        return _told(f"{_looked_text(reach)}; but {disguised} of it: blocks leaks --mangled --clear {_TAGS:#x}")
-    sure = certain is not None and limits.reached(certain)
+    tagged = _leaked_without_tags(reach, ports, deadline)
+    if tagged is not None and not limits.reached(tagged) and not asked:
+        hidden = f"pointers with tags in their high bits lead to all but {size_text(tagged)} of it"
+        return _told(f"{_looked_text(reach)}; but {hidden}: blocks leaks --clear {_TAGS:#x}")
+    sure = tagged is not None and limits.reached(tagged)
     types = _in_time(lambda: ports.types(reach, deadline), deadline)
     return Beyond([make_finding(reach, types, sure)], [Evidence("leaks", _looked_text(reach))])
 
@@ -113,14 +113,14 @@ def _looked_text(reach: Reach) -> str:
     return f"of {count_text(len(reach), 'block')} in use {leaked} leaked, {maybe} maybe leaked"
 
 
-def _leaked_in_any_reading(reach: Reach, ports: Ports, deadline: Deadline) -> Optional[int]:
-    """Return the bytes that stay leaked when words with high bits and mangled ones count as pointers.
+def _leaked_without_tags(reach: Reach, ports: Ports, deadline: Deadline) -> Optional[int]:
+    """Return the bytes that stay leaked when high bits of pointers are cleared; None where there was no time for it.
 
-    None where there was no time for it. In 32 bits too many words would lead into a block by chance.
+    Mangled pointers are not tried: revealed, pointers to anything near lead into blocks by chance, and hide leaks.
     """
     if reach.rules.word < 8:
         return int(reach.size[reach.states == NOT_REACHED].sum())
-    other = _in_time(lambda: ports.disguised(Reading(_TAGS, mangled=True), deadline), deadline)
+    other = _in_time(lambda: ports.tagged(Reading(_TAGS), deadline), deadline)
     return None if other is None else int(other.size[other.states == NOT_REACHED].sum())
 
 
@@ -132,4 +132,3 @@ def _in_time(work: Callable[[], Optional[Result]], deadline: Deadline) -> Option
         if not deadline.over:
             raise
         return None
-

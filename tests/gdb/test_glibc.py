@@ -120,7 +120,7 @@ def test_a_healthy_twin_has_no_finding(stage, board, program):
     assert check["data"]["damage"] == []
 
 
-@pytest.mark.boards(program=tuple(FINDINGS), target=STILL)
+@pytest.mark.boards(program=tuple(FINDINGS), target=STILL, glibc=SOME)
 def test_a_broken_program_has_its_finding_and_no_other(stage, board, program):
     (triage,) = ask(stage(program), "triage")
     found = [finding["kind"] for finding in triage["data"]["findings"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.heap.jemalloc.check import check_heap
-from tests.support.jedamage import ARENA, BIN, CHECKED, DAMAGES
+from tests.support.jedamage import ARENA, BIN, CHECKED, DAMAGES, UNPURGED
 from tests.support.jemallocs import VERSIONS
 from tests.support.jeread import read
 from tests.support.jestages import JeBoard
@@ -129,7 +129,7 @@ def test_a_block_freed_twice_is_named_with_its_cache(jestages, version):
 )
 def test_damage_is_found_and_its_place_named(jestages, turn, damage):
     version = VERSIONS[turn % len(VERSIONS)]
-    here = jestages(JeBoard("gcore", "debug", version), "jemalloc_zoo", "--threads=2", damage=(damage,))
+    here = jestages(JeBoard("gcore", "debug", version), "jemalloc_zoo", "--threads=2", conf=UNPURGED, damage=(damage,))
     (told,) = here.damage
     kind, part = EXPECTED[damage]
     heap = read(here)

@@ -16,7 +16,7 @@ from gdbext.heap.model import Heap, State
 from gdbext.progress import SILENT
 from gdbext.report import Report
 from tests.support.boards import Board
-from tests.support.jedamage import DAMAGES
+from tests.support.jedamage import DAMAGES, UNPURGED
 from tests.support.jemallocs import VERSIONS
 from tests.support.jestages import JeBoard, JeStage
 from tests.support.nmsymbols import target_of
@@ -185,7 +185,7 @@ SEEN = ("state", "szind", "owner", "moved", "base", "arena")
 @pytest.mark.parametrize(("turn", "damage"), list(enumerate(DAMAGES)), ids=str)
 def test_damage_is_told_and_everything_else_is_reported(jestages, turn, damage):
     version = VERSIONS[turn % len(VERSIONS)]
-    here = jestages(JeBoard("gcore", "debug", version), *ZOO, damage=(damage,))
+    here = jestages(JeBoard("gcore", "debug", version), *ZOO, conf=UNPURGED, damage=(damage,))
     page, heaps = page_of(here)
     assert page.problems
     assert {"ledger-overlap", "ledger-outside"}.isdisjoint(kinds(page.problems))

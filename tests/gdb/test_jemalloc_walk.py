@@ -17,7 +17,7 @@ from gdbext.heap.jemalloc.build import read_jemalloc
 from gdbext.heap.jemalloc.find import find_jemallocs, heap_names
 from gdbext.progress import SILENT
 from tests.support.jecompare import differences
-from tests.support.jedamage import ARENA, DAMAGES
+from tests.support.jedamage import ARENA, DAMAGES, UNPURGED
 from tests.support.jemallocs import VERSIONS
 from tests.support.jeread import check_equal, read, read_in_gdb, told_arenas
 from tests.support.jestages import JeBoard
@@ -89,7 +89,7 @@ def check_damaged(here):
 @pytest.mark.parametrize(("turn", "damage"), list(enumerate(DAMAGES)), ids=str)
 def test_damage_in_one_arena_leaves_the_others(jestages, turn, damage):
     version = VERSIONS[turn % len(VERSIONS)]
-    here = jestages(JeBoard("gcore", "debug", version), "jemalloc_zoo", "--threads=2", damage=(damage,))
+    here = jestages(JeBoard("gcore", "debug", version), "jemalloc_zoo", "--threads=2", conf=UNPURGED, damage=(damage,))
     check_damaged(here)
     heap = read(here)
     spoilt = f"arena {ARENA} "

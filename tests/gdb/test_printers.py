@@ -255,6 +255,27 @@ def test_cached_blocks_and_thread_heaps(stage, board):
         assert output.out.count(f"counted {depth}, {depth} chunks of 0x") == 24, output
 
 
+@pytest.mark.parametrize(
+    "key, expected",
+    [
+        (None, "next 0x7000000300 | next 0x7007000300 | next 0x7007000300"),
+        ("void *", "next 0x7000000300 | next 0x7000000300 (stored 0x7007000300)"
+                   " | next 0x7000000300 (stored 0x7007000300)"),
+        ("uintptr_t", "next 0x7007000300 (stored 0x7000000300) | next 0x7000000300 (stored 0x7007000300)"
+                      " | next 0x7000000300 (stored 0x7007000300)"),
+    ],
+)  # fmt: skip
+def test_types_and_sizes_tell_whether_links_are_mangled(tmp_path, key, expected):
+    """Before 2.29 links are never mangled, since 2.34 always; between, a link leads to a block of the same size."""
+    made = ["gcc", "-g", "-O0", str(DATA / "links.c"), "-o", str(tmp_path / "links")]
+    subprocess.run([*made, *([f"-DKEY={key}"] if key else [])], check=True)
+    shown = ["output *plain", "echo | ", "output *mangled", "echo | ", "output *first"]
+    options = ["-iex", "set debug-file-directory /nonexistent", str(tmp_path / "links")]
+    output = gdb("break built", "run", "echo >>>", *shown, options=options)
+    said = re.sub(r"cached block at 0x\w+: |, key 0x\w+", "", output.out.partition(">>>")[2])
+    assert re.sub(r" *\| *", " | ", said.strip()) == expected, output
+
+
 @pytest.mark.boards(target=("core",), info=("debug",), glibc=("system",))
 def test_garbage_as_mallocs_structures(stage, board):
     here = stage("two_waves")

@@ -95,6 +95,9 @@ CHECKED: Mapping[str, Damage] = {
     "held": Damage("{bin}.lock.lock.__data.__lock", "1"),  # as in a thread that is changing the bin
 }
 
+# MALLOC_CONF for programs that are to be damaged: nothing purges the dirty extents that some damage is done to.
+UNPURGED = "dirty_decay_ms:-1,muzzy_decay_ms:-1"
+
 _DO = """
 import json
 told = []

@@ -83,6 +83,8 @@ class Reach:
         :param place: the word's own address.
         :param index: the blocks that it may lead to; None is those in use.
         """
+        if not self.rules.mangled:
+            return word & ~self.rules.clear, False
         index = self.marked.blocks.index if index is None else index
         found = follow_words(np.array([word], np.uint64), np.array([place], np.uint64), index, self.rules)
         return int(found.address[0]), bool(found.mangled[0])

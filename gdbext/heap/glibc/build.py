@@ -6,7 +6,9 @@ landmarks; only then find the thread caches, which are recognised among known ch
 
 from __future__ import annotations
 
-from typing import AbstractSet, List, Optional, Sequence
+from typing import List, Optional, Sequence
+
+import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.chunks import Chunks, GrowingChunks
@@ -31,8 +33,8 @@ from gdbext.heap.glibc.segments import (
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.tcache import check_shared, read_cache
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.glibc.walk import Segment, Walked, begin_walk, readable_spans, walk_segment
-from gdbext.heap.model import State
+from gdbext.heap.glibc.walk import NONE_KNOWN, Segment, Walked, begin_walk, readable_spans, walk_segment
+from gdbext.heap.model import U64, State
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -48,12 +50,11 @@ def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
         return None
     heap = GlibcHeap(target, location, sizes_for(target.abi, location.alignment))
     builder = _Builder(heap, progress)
-    try:
-        builder.run()
-    except KeyboardInterrupt:
-        heap.complete = False
-        message = "interrupted: what was not reached is missing, and cached or listed chunks may count as used"
-        heap.problems.append(Problem("interrupted", None, message))
+    for step in (builder.run, builder.mark):  # what has been walked is marked also after an interrupt
+        try:
+            step()
+        except KeyboardInterrupt:
+            builder.note_interrupt()
     builder.finish()
     return heap
 
@@ -65,7 +66,7 @@ class _Builder:
         self.chunks = GrowingChunks()
 
     def run(self) -> None:
-        """Take all steps but the last, in the one order in which each has what it needs."""
+        """Take all steps but the last two, in the one order in which each has what it needs."""
         self._read_arenas()
         self._walk()
         self._walk_old_mappings()
@@ -79,11 +80,27 @@ class _Builder:
         self.progress.at("mmapped chunks", 0, None)
         self._find_mmapped()
 
-    def finish(self) -> None:
-        """Mark what has been walked, also after an interrupt, and make blocks of it."""
+    def note_interrupt(self) -> None:
+        """Say, once, that something is missing."""
+        if self.heap.complete:
+            message = "interrupted: what was not reached is missing, and cached or listed chunks may count as used"
+            self.heap.problems.append(Problem("interrupted", None, message))
+        self.heap.complete = False
+
+    def mark(self) -> None:
+        """Set the states of the chunks that have been walked."""
         chunks = self.chunks.finish()
-        self._mark(chunks)
-        self.heap.blocks = blocks_of(self.heap, chunks)
+        lists: List[Sequence[FreeList]] = [view.lists for view in self.heap.arenas]
+        excuses = [_excuse(view) for view in self.heap.arenas]
+        problems = mark_states(chunks, lists, self.heap.caches, Coverage(self.heap).unknown)
+        if self.heap.complete:  # else the lists were perhaps not read
+            problems += check_unlisted(chunks, excuses)
+        problems += check_flags(chunks, self._main_position)
+        self.heap.problems += problems
+
+    def finish(self) -> None:
+        """Make blocks of the chunks."""
+        self.heap.blocks = blocks_of(self.heap, self.chunks.finish())
 
     def _read_arenas(self) -> None:
         total = len(self.location.arenas)
@@ -99,7 +116,7 @@ class _Builder:
             self.heap.arenas.append(view)
             view.walked = [begin_walk(segment) for segment in self._segments(view)]
 
-    def _walk(self, known: AbstractSet[int] = frozenset()) -> None:
+    def _walk(self, known: U64 = NONE_KNOWN) -> None:
         """Walk all segments, in order of address: so the chunks are in order too."""
         segments = [(at, walked) for at, view in enumerate(self.heap.arenas) for walked in view.walked]
         segments.sort(key=lambda one: one[1].segment.first)
@@ -108,7 +125,7 @@ class _Builder:
             self.progress.at("segments", number, len(segments))
             self._walk_one(owner, walked, known)
 
-    def _walk_one(self, owner: int, walked: Walked, known: AbstractSet[int] = frozenset()) -> None:
+    def _walk_one(self, owner: int, walked: Walked, known: U64 = NONE_KNOWN) -> None:
         self.chunks.begin(owner)
         walk_segment(self.target, self.sizes, walked, self.chunks, known, self.progress)
 
@@ -186,12 +203,8 @@ class _Builder:
         )
 
     def _walk_again(self) -> None:
-        known = {
-            chunk
-            for view in self.heap.arenas
-            for free_list in view.lists
-            for chunk in free_list.chunks.tolist()
-        }
+        listed = (free_list.chunks for view in self.heap.arenas for free_list in view.lists)
+        known = np.unique(np.concatenate([NONE_KNOWN, *listed]))
         for view in self.heap.arenas:  # what is interrupted now has neither chunks nor lists that lack them
             view.walked, view.lists = [begin_walk(walked.segment) for walked in view.walked], []
         self._walk(known)
@@ -250,15 +263,6 @@ class _Builder:
             without = find_mmapped(self.target, self.location, self.sizes, claimed + stacks)
             census = without if not without.problems else census
         self.heap.mmapped = census
-
-    def _mark(self, chunks: Chunks) -> None:
-        lists: List[Sequence[FreeList]] = [view.lists for view in self.heap.arenas]
-        excuses = [_excuse(view) for view in self.heap.arenas]
-        problems = mark_states(chunks, lists, self.heap.caches, Coverage(self.heap).unknown)
-        if self.heap.complete:  # else the lists were perhaps not read
-            problems += check_unlisted(chunks, excuses)
-        problems += check_flags(chunks, self._main_position)
-        self.heap.problems += problems
 
 
 def _excuse(view: ArenaView) -> str:

@@ -1,7 +1,8 @@
 """Chunk columns: what the walk of all segments fills, and what becomes the blocks.
 
-A heap may have a hundred million chunks, so no column is ever there twice: they grow in place (``realloc`` moves pages,
-not bytes, where a column is large), and segments are walked in order of address.
+A heap may have a hundred million chunks, so columns are not copied: they grow in place (``realloc`` moves pages, not
+bytes, where a column is large), and segments are walked in order of address. Only where these overlap, or one was found
+late, are the columns sorted.
 """
 
 from __future__ import annotations
@@ -85,14 +86,13 @@ class GrowingChunks:
         return int(self._columns[1][self.first : self.count].sum())
 
     def finish(self) -> Chunks:
-        """Return all chunks in order of address; none may be added any more."""
+        """Return all chunks in order of address, the same each time; none may be added any more."""
         for column in self._columns:
             _resize(column, self.count)
-        chunks = Chunks(*self._columns)
-        if _ascending(chunks.address):
-            return chunks
-        order = np.argsort(chunks.address, kind="stable")  # overlapping segments, or one that was found late
-        return Chunks(*(column[order] for column in self._columns))
+        if not _ascending(self._columns[0]):  # overlapping segments, or one that was found late
+            order = np.argsort(self._columns[0], kind="stable")
+            self._columns = [column[order] for column in self._columns]
+        return Chunks(*self._columns)
 
 
 def insert_few(column: Any, few: Any, places: List[int]) -> None:

@@ -7,14 +7,16 @@ on: for a heap a chunk of ``2*SIZE_SZ`` and a header of size 0, for the main are
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import AbstractSet, List, Optional, Sequence, Set, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.chunks import GrowingChunks
 from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
+from gdbext.heap.model import U64
 from gdbext.kernels import ChunkRun, find_chunk, read_chunks, words_of
 from gdbext.memory import Buffer, view
 from gdbext.progress import SILENT, Progress
@@ -43,7 +45,8 @@ class Segment:
     structures: int = 0
 
 
-CHUNKS_AT_ONCE = 1 << 16
+CHUNKS_AT_ONCE = 1 << 16  # some 2 MB of columns that are there twice
+NONE_KNOWN: U64 = np.empty(0, np.uint64)
 
 
 @dataclass
@@ -101,7 +104,7 @@ class _Walk:
         target: Target,
         sizes: Sizes,
         run: Tuple[int, int],
-        known: AbstractSet[int],
+        known: U64,
         result: Walked,
         chunks: GrowingChunks,
     ) -> None:
@@ -114,7 +117,8 @@ class _Walk:
         top = self.segment.top
         self.has_top = top is not None and self.origin <= top <= high - 2 * sizes.word
         self.stop = self._position(top) if top is not None and self.has_top else len(self.words)
-        self.known = {self._position(a) for a in known if self.origin <= a < high and sizes.aligned(a)}
+        near = known[bisect_left(known, self.origin) : bisect_left(known, high)]
+        self.known = {self._position(address) for address in near.tolist() if sizes.aligned(address)}
         self.result = result
         self.chunks = chunks
 
@@ -311,7 +315,7 @@ def walk_segment(
     sizes: Sizes,
     walked: Walked,
     chunks: GrowingChunks,
-    known: AbstractSet[int] = frozenset(),
+    known: U64 = NONE_KNOWN,
     progress: Progress = SILENT,
 ) -> None:
     """Walk one segment, going on behind damage and behind memory that is absent.
@@ -320,7 +324,7 @@ def walk_segment(
 
     :param walked: filled with all that is met, also when the walk is interrupted.
     :param chunks: gets the segment's chunks, which have been begun there.
-    :param known: addresses of chunks vouched for elsewhere (free lists), used to resynchronise.
+    :param known: addresses of chunks vouched for elsewhere (free lists), sorted, used to resynchronise.
     """
     try:
         _walk_runs(target, sizes, walked, known, progress, chunks)
@@ -333,7 +337,7 @@ def _walk_runs(
     target: Target,
     sizes: Sizes,
     walked: Walked,
-    known: AbstractSet[int],
+    known: U64,
     progress: Progress,
     chunks: GrowingChunks,
 ) -> None:

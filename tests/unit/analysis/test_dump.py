@@ -287,6 +287,14 @@ def test_mangled_words_say_so_where_they_count():
     ]  # fmt: skip
 
 
+def test_equal_words_are_told_one_by_one_where_mangled_ones_count():
+    contents = {ITEM: [7] * 6}
+    heaps, target = scene(contents=contents)
+    known = [known_of(heaps, target, reading) for reading in (PLAIN, Reading(mangled=True))]
+    pages = [place.describe(heaps, target, ITEM, 6, one).data for one in known]
+    assert [len(list(page.dump)) for page in pages] == [1, 6]
+
+
 def test_what_is_known_of_a_live_block():
     heaps, target = scene()
     page = place.describe(heaps, target, ITEM, 0, known_of(heaps, target)).data

@@ -10,6 +10,7 @@ import pytest
 from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.heap import neutral
+from gdbext.heap.glibc.sizes import Sizes
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
@@ -154,6 +155,25 @@ def test_damage_next_to_a_free_chunk_resynchronises_at_the_listed_one():
     image.poke(broken + 8, 3)
     (problem,) = damage(read(image.target()))
     assert f"resynchronised at {free:#x}" in problem.message
+
+
+def test_a_walk_around_damage_looks_at_each_listed_chunk_once(monkeypatch):
+    seen, aligned = [], Sizes.aligned
+    monkeypatch.setattr(Sizes, "aligned", lambda sizes, chunk: seen.append(chunk) or aligned(sizes, chunk))
+    builder = HeapBuilder()
+    arena = builder.add_thread(builder.add_arena()).arena
+    free = [chunk for _ in range(50) for chunk in (builder.main.chunk(64, "bin"), builder.main.chunk(64))][::2]
+    for _ in range(20):
+        arena.chunk(64)
+        arena.new_heap()
+    arena.chunk(64)
+    broken = builder.main.chunk(64)
+    builder.main.chunk(0x500)
+    image = builder.build()
+    image.poke(broken + 8, 3)
+    heap = read(image.target())
+    assert [problem.address for problem in damage(heap)] == [broken]
+    assert sorted(chunk for chunk in seen if chunk in free) == free
 
 
 def test_wrong_prev_size():
@@ -332,6 +352,19 @@ def test_interrupt_gives_what_there_is():
     first = sorted([*(chunk.address for chunk in builder.main.chunks), builder.main.top])
     assert heap.blocks.address.tolist() == [chunk + builder.sizes.header for chunk in first]
     assert "interrupted" in {problem.kind for problem in neutral(heap).problems}
+
+
+@pytest.mark.parametrize("step", ["mark_states", "check_flags"])
+def test_an_interrupt_while_chunks_are_marked_keeps_them(step, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    whole = read(laid_out().target())
+    monkeypatch.setattr(f"gdbext.heap.glibc.build.{step}", stop)
+    heap = read(laid_out().target())
+    assert not heap.complete and [problem.kind for problem in heap.problems] == ["interrupted"]
+    assert [column.tolist() for column in heap.blocks.columns[:2]] == [one.tolist() for one in whole.blocks.columns[:2]]
+    assert (states_of(heap) == states_of(whole)) == (step == "check_flags")
 
 
 def test_an_interrupt_while_damage_is_walked_again_makes_no_damage():
