@@ -44,6 +44,8 @@ def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
     """Read the ptmalloc heap of a target, or return None when it has none.
 
     An interrupt ends the reading early; what is there then is returned with ``complete`` False.
+
+    :raises KeyboardInterrupt: where nothing is known yet, and at the very end, when chunks become blocks in place.
     """
     location = find_arenas(target, progress)
     if location is None:
