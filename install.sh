@@ -494,7 +494,7 @@ run_tests() {
     set_up_venv
     cd "$ROOT"
     run_checks || status=1
-    .venv/bin/python -m pytest -q -rs -n 2 --dist loadfile "--boards=$boards" "$@" </dev/null || status=1
+    .venv/bin/python -m pytest -q -rs -n 2 "--boards=$boards" "$@" </dev/null || status=1
     exit $status
 }
 
