@@ -141,7 +141,7 @@ COMMANDS: Sequence[CommandSpec] = (
         description="Bytes are of address space: each mapping, and inside heaps each chunk, is attributed once. "
         "`residual` is what the owners do not add up to, and is 0 unless something overlaps. On a live process "
         "`resident` says how much of it is in RAM now, with the kernel's own count beside the sum; a core does "
-        "not know. `not in core` is what the target had mapped and the core lacks.",
+        "not know. `not in core` is what the target had mapped and is missing from the core.",
         example="rss --bytes",
     ),
     CommandSpec(
@@ -219,7 +219,7 @@ COMMANDS: Sequence[CommandSpec] = (
         summary="Check every invariant of the heap, and list what is damaged",
         description="Sizes, flags, free lists, thread caches, tops, heaps, the ring of arenas. Each violation "
         "stands with its address, what was read, what was expected, the chunk before it and where the walk went "
-        "on. What an arena that is in flux, or a core that lacks memory, explains is listed under Problems, but "
+        "on. What an arena that is in flux, or memory missing from the core, explains is listed under Problems, but "
         "is no damage. `bytes skipped` could not be attributed. From the shell the exit status is 1 when there "
         "is any damage.",
         example="glibc check",
@@ -264,8 +264,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "jemalloc extents",
         run="jemalloc:extents",
         summary="Every extent with its state, in address order",
-        description="Extents are what the radix tree knows, so none is missing and none is told twice. States: active, "
-        "dirty, muzzy, retained; since 5.3 transition, merging and cached (kept by the huge page allocator); unknown "
+        description="Extents are what the radix tree knows, so none is missing and none is counted twice. States: "
+        "active, dirty, muzzy, retained; since 5.3 transition, merging and cached (kept by the huge page allocator); unknown "
         "is damage. A large block mostly has a page more than it needs. 100 rows are shown, --limit 0 shows all; the "
         "sums on top are over all that match.",
         options=(
@@ -411,13 +411,13 @@ COMMANDS: Sequence[CommandSpec] = (
         "blocks refs",
         run="refs:find_pointers",
         summary="Who points at a block or an address, and who at those",
-        description="Every word that points at the beginning of the block that ADDRESS is in, --interior: anywhere "
-        "into it, in registers, stacks, variables and live blocks: `word` is where it lies, `into` how far behind the "
-        "beginning it points. An address in no block stands for itself. What lies in freed memory keeps nothing "
-        "alive and is told apart. Of a block that is not in use the pointers dangle. --depth N goes on upwards, with a "
-        "dot for each level; a block is followed once.",
+        description="Every start pointer to the block that ADDRESS is in, --interior: every pointer anywhere into it, "
+        "in registers, stacks, variables and live blocks: `word` is where the pointer lies, `into` how far behind the "
+        "start it points. An address in no block is searched for as it is. Pointers in freed memory keep nothing "
+        "alive and are listed apart. Of a block that is not in use the pointers dangle. --depth N goes on upwards, "
+        "with a dot for each level; a block is followed once.",
         options=(
-            Option("interior", "flag", "pointers into the middle of blocks, too"),
+            Option("interior", "flag", "interior pointers, too"),
             Option("depth", "int", "follow N levels of pointers upwards (default 1); 0 for all, 64 at most",
                    default=1, metavar="N"),
             _TYPES,
@@ -431,11 +431,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "blocks path",
         run="refs:find_path",
         summary="What keeps a block alive: a shortest chain of pointers from a root",
-        description="Each row is a pointer: the place that it lies in, and the block that it points at. A way by "
-        "pointers to beginnings of blocks is preferred to any that needs a pointer into the middle of one, even a "
-        "shorter one, and a way from a variable or a mapping to one from a stack or register, where words are left. "
-        "Of a leaked block the chain begins at the leaked block that keeps it. --roots N tells chains "
-        "from N blocks that roots of any kind point at, shortest first, 0 from all.",
+        description="Each row is a pointer: the place that it lies in, and the block that it points at. A path of "
+        "start pointers is preferred to any that needs an interior pointer, even a shorter one, and a path from a "
+        "variable or a mapping to one from a stack or register, where stale words are left. Of a leaked block the "
+        "chain begins at the leaked block that keeps it. --roots N shows chains from N blocks that roots of any kind "
+        "point at, shortest first, 0 from all.",
         options=(
             Option("roots", "int", "chains from so many different roots; 0 for all", default=1, metavar="N"),
             _TYPES,
@@ -449,10 +449,10 @@ COMMANDS: Sequence[CommandSpec] = (
         "blocks retained",
         run="retained:find",
         summary="What keeps how much alive: by root, by block, by type, no byte counted twice",
-        description="A root, or a block, retains what would be unreachable without it: what every way from any root "
+        description="A root, or a block, retains what would be unreachable without it: what every path from any root "
         "goes through it for. Bytes that several roots lead to are kept by none of them alone. A root is a variable, a "
         "module's data where variables are not known, a thread's stack, registers or thread-local storage, a mapping. "
-        "Pointers into the middle of blocks count. Of blocks in a chain the first is shown: one that keeps more than "
+        "Interior pointers count. Of blocks in a chain the first is shown: one that keeps more than "
         "half of what the block above it keeps is left out. A type's bytes count what its blocks keep, nested ones "
         "once; those of different types overlap. `own` are the blocks' own bytes, ? is of blocks without a known type.",
         options=(
@@ -469,13 +469,13 @@ COMMANDS: Sequence[CommandSpec] = (
         description="`recognised by`, surest first: vtable (the C++ class that the block's first word names, no debug "
         "info needed); python (CPython's type object); container (buffers and nodes of libstdc++'s containers, by "
         "debug info); debug info (the type of the pointers that lead to it from variables and members); shape (element "
-        "or bins of a table that gx shapes knows); likeness (leaked, and like blocks of one type); text, zeros "
+        "or bins of a table that gx shapes knows); similarity (leaked, and similar to blocks of one type); text, zeros "
         "and pointers (its first 64 bytes look so). `X[]` are several one after the other.\n\nConfidence: high, the "
         "block has the size that the type needs and its pointers lead somewhere; medium, it is larger, so it may be "
-        "something that only begins so; low, pointers disagree, it lies in a union, or it is told by its contents. "
-        "`void *` and `char *` say nothing of a type.",
+        "something that only begins so; low, pointers disagree, it lies in a union, or it is known by its contents "
+        "alone. `void *` and `char *` say nothing of a type.",
         options=(
-            Option("by-size", "flag", "tell unknown blocks apart by size"),
+            Option("by-size", "flag", "group unknown blocks by size"),
             Option("list", "text", "list the blocks of the types so named, or whose names hold NAME", metavar="NAME"),
             _CLEAR,
             _MANGLED,
@@ -490,7 +490,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "global variables needs none, --shape NAME alone. Per table: "
         "`counted` is its own count, `entries` what was walked, `longest` the longest chain and `in bin` where; `ends` "
         "counts chains by the reason of their end. Sound ends are null, head, sentinel and count; bad-pointer, cycle, "
-        "decode-error, forbidden and absent are told under Problems with the place.\n\nMEMBER is a member, a path "
+        "decode-error, forbidden and absent are listed under Problems with the place.\n\nMEMBER is a member, a path "
         "(a.b, p->q, a[0]) or an offset (0x38, +0x38:4). N and S may be expressions. $elem in CMD and COND is a "
         "pointer to the element; quote them. --each runs CMD for the first 100 elements, --limit 0 for all. With "
         "--check the exit status of the shell program is 1 when anything is wrong.",
@@ -499,7 +499,7 @@ COMMANDS: Sequence[CommandSpec] = (
             Option("check", "flag", "verify links back, tails, counts, and each entry's bin"),
             Option("where", "text", "only elements for which this is true", metavar="COND"),
             Option("each", "text", "run a command of gdb for each element", metavar="CMD"),
-            Option("addresses", "flag", "print bare addresses, one a line, for pipes", short="a"),
+            Option("addresses", "flag", "print bare addresses, one per line, for pipes", short="a"),
         ),
         expression="EXPR",
         example="walklist rrset_cache\nwalklist env.queue --next link.next --where '$elem->state == 3'",
@@ -507,7 +507,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "listcount",
         run="walklist:count",
-        summary="Count the nodes of one list, and tell why it ended",
+        summary="Count the nodes of one list, and say why it ended",
         description="HEAD is a node, a pointer to the first node, or a head whose shape is known; NEXT is the link to "
         "the next node: a member, a path or an offset. Nothing is formatted: millions of nodes take a second.",
         options=STRUCTURE_OPTIONS,
@@ -533,8 +533,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "slabskew",
         run="slabskew:examine",
         summary="How evenly a hash table fills its bins, and the cause where it does not",
-        description="Per table: `load` is entries a bin, `empty` the share of empty bins; `p50` and `p99` are lengths "
-        "of bins that are not empty; `fair` is the greatest length that chance would give a good hash at this load; "
+        description="Per table: `load` is entries per bin, `empty` the share of empty bins; `p50` and `p99` are "
+        "lengths of bins that are not empty; `fair` is the greatest length that chance would give a good hash at this load; "
         "`hashes` counts different stored hashes, `misplaced` entries whose hash belongs elsewhere. Of open addressing "
         "the length of a slot is the number of entries whose look-up starts there.\n\nVerdicts: ok, hot-bin (different "
         "hashes, one bin), equal-hash-flood (one hash, one key), stale-hash (one hash, different keys), weak-hash (few "
@@ -674,7 +674,7 @@ SETTINGS: Sequence[Setting] = (
     Setting("min-finding-floor", 4 << 20, "size", "Findings of fewer bytes always stay silent"),
     Setting("hot-bin", 20, "count", "Entries that a bin may hold before it can be called hot"),
     Setting("hot-bin-factor", 2, "count", "Times the greatest fair length that a bin may hold before it is hot"),
-    Setting("small-table-load", 8, "count", "Entries a bin from which a hash table is too small"),
+    Setting("small-table-load", 8, "count", "Entries per bin from which a hash table is too small"),
     Setting("slab-skew-factor", 2, "count", "Times its fair share that a table of a group may hold"),
     Setting("slab-skew-entries", 1000, "count", "Entries of a group below which shares are not judged"),
     Setting("safe", 0, "flag", "Whether commands of gdbext record their errors instead of raising them"),

@@ -109,7 +109,7 @@ def paths(
     """
     wanted = find_wanted(reach, address)
     if wanted.state is None:
-        raise GdbextError(f"{address:#x} is in no block", "`blocks refs ADDRESS` tells what points at it")
+        raise GdbextError(f"{address:#x} is in no block", "`blocks refs ADDRESS` shows what points at it")
     chains = _chains(reach, wanted, several)
     walker = _Walker(reach, places)
     made = Rows(lambda: walker.rows(chains), Step, sum(len(one.rows) - (not one.root) for one in chains))
@@ -310,7 +310,7 @@ class _Walker:
     def kept_by(self, wanted: Wanted, chains: Sequence[_Chain]) -> str:
         """Return in words what keeps a block alive."""
         if wanted.row is None:
-            return "nothing: it is not in use. `blocks refs` tells what still points at it"
+            return "nothing: it is not in use. `blocks refs` shows what still points at it"
         if not chains:
             return "nothing: no root leads to it, and no block points at it"
         first = chains[0].rows[0]

@@ -316,7 +316,7 @@ class _Finder:
         into, mangled = self._meaning(link)
         above = link.depth - 1
         dots = "· " * above if above <= _DOTS else f"·{above}· "
-        again = " (told elsewhere)" if link.again and link.depth > 1 else " (itself)" if link.again else ""
+        again = " (shown elsewhere)" if link.again and link.depth > 1 else " (itself)" if link.again else ""
         return Reference(
             link.depth, place.kind, place.address, "-" if place.address is None else f"{place.address:#x}",
             link.target, into, mangled, place.thread, place.block, place.size, place.type, place.offset,

@@ -23,7 +23,7 @@ def explain(figures: Figures, verdict: Verdict, where: str, key: Optional[Key]) 
 def advise(verdict: Verdict, figures: Figures) -> str:
     """Return what to look at next; "" where there is nothing to do."""
     if verdict is Verdict.EQUAL_HASH_FLOOD and figures.worst[0].hash_keys is None:
-        return "Name where the key stands with --key, so that equal keys can be told from different ones."
+        return "Name where the key stands with --key, so that equal keys can be distinguished from different ones."
     if verdict is Verdict.MISPLACED and _contradicts_shape(figures):
         return "Check the shape first: how it finds the hash, and its bin_of (gx shapes show NAME)."
     return _ADVICE.get(verdict, "")
@@ -121,7 +121,7 @@ def _hash(row: BinRow) -> str:
 
 
 def _by(key: Optional[Key]) -> str:
-    return " (told apart by their addresses)" if key is not None and key.compare == "pointer" else ""
+    return " (distinguished by their addresses)" if key is not None and key.compare == "pointer" else ""
 
 
 def _remains(figures: Figures) -> str:

@@ -40,7 +40,7 @@ def _read_clear(context: Any, arguments: Any) -> int:
         raise UsageError(f"--clear: {error.message}", error.hint) from error
     if clear & _NO_TAGS:
         raise UsageError(
-            f"--clear: {clear:#x} would take the bits that tell blocks apart",
+            f"--clear: {clear:#x} would clear bits that distinguish blocks",
             "name the tags alone: 0x7 in low bits, 0xff00000000000000 in the top byte",
         )
     return clear

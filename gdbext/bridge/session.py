@@ -145,7 +145,7 @@ class Session:
         found = find_types(reach, read_clues(self.target(), _SECONDS), progress, seconds=_SECONDS)
         if not found.problems:
             self._block_types = reach, found
-        # What was ended or lacked debug info concerns blocks that are not leaked, and likeness, which is no promise.
+        # What was ended or lacked debug info concerns blocks that are not leaked, and similarity, which is no promise.
         return replace(found, problems=[one for one in found.problems if one.kind == "interrupted"])
 
     def block_types(

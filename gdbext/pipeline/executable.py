@@ -39,7 +39,7 @@ def _named(facts: CoreFacts, named: str) -> Choice:
         raise WrongExeError(f"--exe: {error.message}", "name the program that the core is of") from None
     known = {facts.build_id, *facts.build_ids.values()} - {None}
     if own is None or facts.build_id is None:
-        return Choice(named, f"no build-id tells whether {named} is the core's executable: it is believed")
+        return Choice(named, f"no build-id shows whether {named} is the core's executable: it is believed")
     if own not in known:
         raise WrongExeError(
             f"{named} is not the executable of this core: its build-id is {own}, the core's {facts.build_id}",
@@ -51,7 +51,7 @@ def _named(facts: CoreFacts, named: str) -> Choice:
 def _found(facts: CoreFacts, path: str, sysroot: Optional[str]) -> Choice:
     inside = _find_below(sysroot, path) if sysroot else None
     if inside and None in (facts.build_id, _build_id_of(inside)):
-        return Choice(inside, f"no build-id tells whether {inside} is the core's executable: it is believed")
+        return Choice(inside, f"no build-id shows whether {inside} is the core's executable: it is believed")
     if inside and _build_id_of(inside) == facts.build_id:
         return Choice(inside)
     if facts.build_id is None:

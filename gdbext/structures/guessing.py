@@ -120,7 +120,7 @@ def guess(type: Type) -> Guess:
         raise UsageError(
             f"nothing in {type.name} looks like a list or a table",
             "a link is a pointer to its own structure, a table an array of them beside a size; "
-            "docs/shapes.md tells how to write a shape",
+            "docs/shapes.md says how to write a shape",
         )
     return proposal.finish()
 

@@ -125,7 +125,7 @@ def _check_outermost(root: TreeRoot, walk: TreeWalk) -> "list[Problem]":
             found = f"it is {int(nodes[at]):#x}" if len(nodes) else "it is empty"
             problems.append(
                 Problem(
-                    "tree-end", root.address, f"the tree's {word} node is told to be {held:#x}, {found}", True
+                    "tree-end", root.address, f"the tree's {word} node is recorded as {held:#x}, {found}", True
                 )
             )
     return problems

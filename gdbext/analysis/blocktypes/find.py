@@ -12,12 +12,12 @@ from gdbext.analysis.blocktypes.clues import Clues, TypedPlace
 from gdbext.analysis.blocktypes.contents import put_contents
 from gdbext.analysis.blocktypes.fits import Fits
 from gdbext.analysis.blocktypes.layouts import Layout, Layouts
-from gdbext.analysis.blocktypes.likeness import put_likeness
 from gdbext.analysis.blocktypes.model import HIGH, MEDIUM, VTABLE, BlockTypes
 from gdbext.analysis.blocktypes.propagate import Propagation
 from gdbext.analysis.blocktypes.python import put_python
 from gdbext.analysis.blocktypes.shaped import ShapedTable, put_shaped
 from gdbext.analysis.blocktypes.sheet import Sheet
+from gdbext.analysis.blocktypes.similarity import put_similarity
 from gdbext.analysis.blocktypes.vtables import Table, TableReader, first_words
 from gdbext.analysis.blocktypes.words import Words
 from gdbext.analysis.reach.graph import Reach
@@ -48,7 +48,7 @@ def find_types(
     :param tables: what walks along tables of known shapes have found.
 
     In order of trust: a class by its virtual table, CPython's objects, types of pointers from typed places on with
-    containers among them, elements of tables, contents, likeness. What was stopped on the way is kept, and a problem
+    containers among them, elements of tables, contents, similarity. What was stopped on the way is kept, and a problem
     says so.
     """
     sheet = Sheet(len(reach), reach.states == NOT_REACHED if leaked else None)
@@ -59,7 +59,7 @@ def find_types(
         put_shaped(words, sheet, tables)
         put_contents(words, sheet, progress)
         if not leaked:
-            put_likeness(words, sheet, reach.states == NOT_REACHED, progress)
+            put_similarity(words, sheet, reach.states == NOT_REACHED, progress)
     except KeyboardInterrupt:
         problems.append(Problem("interrupted", None, "types of blocks: stopped, so the rest is unknown"))
     return sheet.result([*clues.problems, *problems])

@@ -13,7 +13,7 @@ CONFIDENCE_NAMES = ("", "low", "medium", "high")
 
 # How a type was recognised, as reports print it.
 VTABLE, DEBUG_INFO, CONTAINER, SHAPE, PYTHON = ("vtable", "debug info", "container", "shape", "python")
-LIKENESS, TEXT, ZEROS, POINTERS, UNKNOWN = ("likeness", "text", "zeros", "pointers", "unknown")
+SIMILARITY, TEXT, ZEROS, POINTERS, UNKNOWN = ("similarity", "text", "zeros", "pointers", "unknown")
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class TypeListing:
     blocks: Rows = table("Blocks")
 
 
-_BY_CONTENTS = ("likeness", "text", "zeros", "pointers")
+_BY_CONTENTS = ("similarity", "text", "zeros", "pointers")
 
 
 def summarise(reach: Reach, found: BlockTypes, by_size: bool = False) -> Report:

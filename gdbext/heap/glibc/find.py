@@ -148,7 +148,7 @@ def _by_structure(
     origins = []
     fits, skipped = find_bin_arenas(probe, known, progress)
     if skipped:
-        message = f"{skipped} places that resemble an arena's bins were not looked at: there are too many"
+        message = f"{skipped} places that resemble an arena's bins were not examined: there are too many"
         notes.doubt("search-limit", None, message)
     for fit in fits:
         if fit.address not in known.addresses:

@@ -57,7 +57,7 @@ def _unless_absent(problem: Problem, unknown: Callable[[int], bool]) -> Problem:
     at = problem.address
     if problem.kind != "list-chunk" or at is None or not unknown(at):
         return problem
-    return Problem("absent-memory", at, f"{problem.message}: the core lacks memory there")
+    return Problem("absent-memory", at, f"{problem.message}: memory there is missing from the core")
 
 
 def _mark_list(chunks: Chunks, arena: int, free_list: FreeList) -> List[Problem]:

@@ -325,7 +325,7 @@ def _barriers(wait: FutexWait, objects: Objects) -> Iterator[_Candidate]:
         return
     state = objects.find_barrier(wait.address - objects.layouts.barrier.offset("current_round"))
     if state is not None and objects.find_word(wait.address) == wait.value:
-        yield _Candidate(state, "the round of a barrier that lacks arrivals")
+        yield _Candidate(state, "the round of a barrier with arrivals missing")
 
 
 def _find_low_level(

@@ -62,7 +62,7 @@ def test_bits_that_tell_blocks_apart_are_no_tags(context, clear):
     with pytest.raises(UsageError) as raised:
         blocks.list_blocks(context, Arguments(where="state == leaked", clear=clear))
     assert str(raised.value) == (
-        f"--clear: {clear} would take the bits that tell blocks apart; "
+        f"--clear: {clear} would clear bits that distinguish blocks; "
         "name the tags alone: 0x7 in low bits, 0xff00000000000000 in the top byte"
     )
 

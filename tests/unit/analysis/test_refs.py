@@ -130,7 +130,7 @@ def test_upwards_with_a_cycle():
         (3, hex(third + 8), hex(first), True, None),
         (1, hex(third), hex(third), True, None),
     ]
-    assert "· · data of app +0x0" in shown and "(told elsewhere)" in shown and "(itself)" in shown
+    assert "· · data of app +0x0" in shown and "(shown elsewhere)" in shown and "(itself)" in shown
     shallow, _ = ask(world, third, depth=2)
     assert [row["depth"] for row in shallow["references"]] == [1, 2, 1]
 

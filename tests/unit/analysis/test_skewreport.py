@@ -141,7 +141,7 @@ def test_a_stale_hash():
     told = words(report)
     assert (
         "400 of the 1 000 entries of the table are in bin 602, all with the one stored hash 0x15a5a and 400 different "
-        "keys (told apart by their addresses), while in the rest the longest bin has" in told
+        "keys (distinguished by their addresses), while in the rest the longest bin has" in told
     )
     assert "Compute the hash of one of these keys" in told
     assert "257-512 1 0.1% 400 40.0% #" in told
@@ -154,7 +154,7 @@ def test_a_flood_of_one_key():
     program = Program()
     report = report_of(program, stale(program, keys=[*range(1, 601), *[7777] * 400]))
     assert report.data.verdict is Verdict.EQUAL_HASH_FLOOD
-    assert "all with the one stored hash 0x15a5a and one key (told apart" in words(report)
+    assert "all with the one stored hash 0x15a5a and one key (distinguished" in words(report)
     assert "look at the look-up before the insert" in words(report)
 
 

@@ -187,7 +187,7 @@ def test_named_executable_without_proof(tmp_path):
     named = written(tmp_path, "p", Maker().executable(OWN))
     choice = choose_exe(facts, named, None)
     assert choice.exe == named
-    assert choice.remark == f"no build-id tells whether {named} is the core's executable: it is believed"
+    assert choice.remark == f"no build-id shows whether {named} is the core's executable: it is believed"
 
 
 def test_found_executable_only_with_equal_build_id(tmp_path):

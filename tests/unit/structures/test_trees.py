@@ -217,7 +217,7 @@ def test_links_back_counts_and_ends_are_checked():
     assert tree.check(walk, entries=6) == [("tree-count", 0x7000)]
     assert tree.check(walk, leftmost=tree.at[2]) == tree.check(walk, rightmost=tree.at[4])
     (problem,) = check_tree(tree.target(), tree.root(leftmost=tree.at[2]), walk)
-    assert problem.message == f"the tree's first node is told to be {tree.at[2]:#x}, it is {tree.at[1]:#x}"
+    assert problem.message == f"the tree's first node is recorded as {tree.at[2]:#x}, it is {tree.at[1]:#x}"
 
 
 def test_the_problem_of_a_bad_link_says_where():

@@ -434,7 +434,7 @@ def test_more_decoys_than_are_looked_at(monkeypatch):
     assert location.main_arena == image.builder.main.address
     (problem,) = location.problems
     assert problem.kind == "search-limit"
-    assert "places that resemble an arena's bins were not looked at" in problem.message
+    assert "places that resemble an arena's bins were not examined" in problem.message
 
 
 def test_sparse_self_links_end_soon():

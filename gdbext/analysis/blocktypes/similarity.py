@@ -1,4 +1,4 @@
-"""Blocks that no typed pointer leads to, by their likeness to those of the same size that one does lead to.
+"""Blocks that no typed pointer leads to, by their similarity to those of the same size that one does lead to.
 
 A leaked structure of C has nothing else that tells: it may be any that has this size. So it is named only where the
 words of a block are of the same kinds as those of several blocks of one type, and of no other, and where that says
@@ -12,7 +12,16 @@ from typing import Iterator, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from gdbext.analysis.blocktypes.model import CONTAINER, DEBUG_INFO, LIKENESS, LOW, MEDIUM, NO_CONFIDENCE, POINTERS, TEXT
+from gdbext.analysis.blocktypes.model import (
+    CONTAINER,
+    DEBUG_INFO,
+    LOW,
+    MEDIUM,
+    NO_CONFIDENCE,
+    POINTERS,
+    SIMILARITY,
+    TEXT,
+)
 from gdbext.analysis.blocktypes.sheet import Sheet
 from gdbext.analysis.blocktypes.words import Words
 from gdbext.heap.model import U8, U64, Mask
@@ -42,7 +51,7 @@ _SMALLEST_OTHER = np.uint64(1 << 16)
 _LARGE = np.uint64(1024)  # where a pointer leads to in larger blocks differs: they are arrays
 
 
-def put_likeness(words: Words, sheet: Sheet, leaked: Mask, progress: Progress) -> None:
+def put_similarity(words: Words, sheet: Sheet, leaked: Mask, progress: Progress) -> None:
     """Name leaked blocks of which nothing is known after those that they are like.
 
     Not those in use: where a program has no typed pointer to what it uses, that is of a type of its own.
@@ -70,7 +79,7 @@ def put_likeness(words: Words, sheet: Sheet, leaked: Mask, progress: Progress) -
             found[part] = _match(wanted, in_use, like, sheet.code[theirs], named[theirs])
     found[~leaked[asked]] = 0
     for one in np.unique(found[found > 0]).tolist():
-        sheet.put(asked[found == one], sheet.code_of(f"like {sheet.types[one].name}", LIKENESS), LOW)
+        sheet.put(asked[found == one], sheet.code_of(f"like {sheet.types[one].name}", SIMILARITY), LOW)
 
 
 def _by_size(words: Words, rows: I64) -> "Iterator[tuple[np.uint64, I64]]":

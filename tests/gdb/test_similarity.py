@@ -31,7 +31,7 @@ def test_leaked_structures_are_named_after_their_like(tmp_path, form):
     wrong = [name for label, names in by_label.items() for name, _ in names if name not in ("unknown", f"like {label}")]
     assert not wrong
     kinds = {one["type"]: one["recognised_by"] for one in types}
-    assert kinds["like struct session"] == "likeness"
+    assert kinds["like struct session"] == "similarity"
 
 
 def test_with_too_many_blocks_it_is_not_looked_for(tmp_path):

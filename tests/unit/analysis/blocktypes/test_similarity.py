@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
-from gdbext.analysis.blocktypes import likeness
+from gdbext.analysis.blocktypes import similarity
 from gdbext.structures.types import Code, Type
 from tests.unit.analysis.blocktypes.world import CODE, World
 
 BIG = Abi(8, "big", "s390x")
 UNKNOWN = ("unknown", "unknown", "")
-LIKE_ITEM = ("like struct item", "likeness", "low")
+LIKE_ITEM = ("like struct item", "similarity", "low")
 ITEM = ("struct item *next", "char *name", "u64 number", "void *call")
 TWIN = ("struct twin *next", "char *title", "u64 count", "void *call")
 
@@ -119,14 +119,14 @@ def test_unknown_ones_in_use_may_be_something_else():
 def test_blocks_that_are_compared_are_chosen_by_chance():
     """Types that take turns are all among them, however few are taken."""
     rows = np.arange(0, 400_000, 2)
-    chosen = likeness._some(rows, 1000)
+    chosen = similarity._some(rows, 1000)
     assert 500 < len(chosen) < 1500
     assert 0.3 < np.mean(chosen % 4 == 0) < 0.7
-    assert likeness._some(rows[:1000], 1001).tolist() == rows[:1000].tolist()
+    assert similarity._some(rows[:1000], 1001).tolist() == rows[:1000].tolist()
 
 
 def test_only_so_many_are_asked_about_and_leaked_ones_first(monkeypatch):
-    monkeypatch.setattr(likeness, "_MOST", 2)
+    monkeypatch.setattr(similarity, "_MOST", 2)
     world = Lists()
     world.reached("item", 10)
     others = [world.node(0, number) for number in range(1, 4)]
