@@ -265,9 +265,9 @@ COMMANDS: Sequence[CommandSpec] = (
         run="jemalloc:extents",
         summary="Every extent with its state, in address order",
         description="Extents are what the radix tree knows, so none is missing and none is counted twice. States: "
-        "active, dirty, muzzy, retained; since 5.3 transition, merging and cached (kept by the huge page allocator); unknown "
-        "is damage. A large block mostly has a page more than it needs. 100 rows are shown, --limit 0 shows all; the "
-        "sums on top are over all that match.",
+        "active, dirty, muzzy, retained; since 5.3 transition, merging and cached (kept by the huge page allocator); "
+        "unknown is damage. A large block mostly has a page more than it needs. 100 rows are shown, --limit 0 shows "
+        "all; the sums on top are over all that match.",
         options=(
             Option("state", "text", "only these states, comma-separated", metavar="STATES"),
             Option("arena", "int", "only extents of arena N", metavar="N"),
@@ -534,12 +534,12 @@ COMMANDS: Sequence[CommandSpec] = (
         run="slabskew:examine",
         summary="How evenly a hash table fills its bins, and the cause where it does not",
         description="Per table: `load` is entries per bin, `empty` the share of empty bins; `p50` and `p99` are "
-        "lengths of bins that are not empty; `fair` is the greatest length that chance would give a good hash at this load; "
-        "`hashes` counts different stored hashes, `misplaced` entries whose hash belongs elsewhere. Of open addressing "
-        "the length of a slot is the number of entries whose look-up starts there.\n\nVerdicts: ok, hot-bin (different "
-        "hashes, one bin), equal-hash-flood (one hash, one key), stale-hash (one hash, different keys), weak-hash (few "
-        "hashes, or few bins), misplaced, slab-skew, table-too-small, mid-rehash (no fault). Thresholds: show gx. "
-        "From the shell the exit status is 1 unless it is ok or mid-rehash.",
+        "lengths of bins that are not empty; `fair` is the greatest length that chance would give a good hash at this "
+        "load; `hashes` counts different stored hashes, `misplaced` entries whose hash belongs elsewhere. Of open "
+        "addressing the length of a slot is the number of entries whose look-up starts there.\n\nVerdicts: ok, hot-bin "
+        "(different hashes, one bin), equal-hash-flood (one hash, one key), stale-hash (one hash, different keys), "
+        "weak-hash (few hashes, or few bins), misplaced, slab-skew, table-too-small, mid-rehash (no fault). "
+        "Thresholds: show gx. From the shell the exit status is 1 unless it is ok or mid-rehash.",
         options=STRUCTURE_OPTIONS,
         expression="EXPR",
         example="slabskew rrset_cache",
