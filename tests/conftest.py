@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator
+
+with suppress(ImportError):
+    from hypothesis import settings
+
+    settings.register_profile("gdbext", deadline=None)  # a busy machine is no defect
+    settings.load_profile("gdbext")
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 if str(CHECKOUT) not in sys.path:

@@ -1,23 +1,28 @@
 """numpy, tabulate and tomli for gdb's Python, imported when the first command needs them.
 
-``install.sh`` puts them into ``.deps/pyX.Y`` beside the package. That folder is in ``sys.path`` only
-while they are imported: afterwards other scripts find what they always found. A copy that somebody
-has imported already is used as it is.
+``install.sh`` puts them into ``.deps/pyX.Y`` beside the package, pip into the directory that holds the package itself,
+where gdb's Python does not look when that is a venv's. The shell program hands on where its own Python has them.
+Those directories are in ``sys.path`` only while the packages are imported: afterwards other scripts find what they
+always found. A copy that somebody has imported already is used as it is.
 """
 
 from __future__ import annotations
 
+import glob
 import importlib
+import importlib.machinery
 import importlib.util
 import os
+import shlex
 import signal
 import sys
 from contextlib import contextmanager
-from typing import Iterator, Sequence
+from typing import Iterator, Optional, Sequence
 
 from gdbext.errors import GdbextError
 
 NEEDED = ("numpy", "tabulate", "tomli")
+HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python has them
 
 _THREADS = "OPENBLAS_NUM_THREADS"
 
@@ -37,10 +42,13 @@ def locate(package_folder: str) -> None:
 
 
 def find_missing() -> Sequence[str]:
-    """Return one line when something is missing, saying what to run; nothing is imported."""
+    """Return one line when something is missing, saying what to run; nothing is imported.
+
+    None for the shell program: its command fails with that line.
+    """
     with _own_first():
-        missing = [name for name in NEEDED if not _available(name)]
-    return [str(_missing(missing))] if missing else []
+        missing = _unavailable()
+    return [str(_missing(missing))] if missing and HANDED_ON not in os.environ else []
 
 
 def load(*names: str) -> None:
@@ -57,20 +65,41 @@ def load(*names: str) -> None:
             try:
                 importlib.import_module(name)
             except ImportError as error:
-                raise _missing([name], str(error).strip().partition("\n")[0]) from None
+                raise _missing(_unavailable() or [name], str(error).strip().partition("\n")[0]) from None
 
 
 @contextmanager
 def _own_first() -> Iterator[None]:
-    folder = os.path.join(_root, ".deps", "py%d.%d" % sys.version_info[:2])
-    if not os.path.isdir(folder):
-        yield
-        return
-    sys.path.insert(0, folder)
+    """Have our directories come before those of other packages; after Python's own what may hold more than we need."""
+    before = list(sys.path)
+    others = [folder for folder in _found_by_pip() if _built_for(folder) is None]
+    at = next((index for index, folder in enumerate(before) if folder.endswith("-packages")), len(before))
+    sys.path[:] = [_own_folder(), *before[:at], *others, *before[at:]]
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        sys.path[:] = before
+
+
+def _own_folder() -> str:
+    return os.path.join(_root, ".deps", "py%d.%d" % sys.version_info[:2])
+
+
+def _found_by_pip() -> Sequence[str]:
+    """Return where pip may have put the packages: beside the wheel's, or where the shell program's Python has them."""
+    beside = [_root] if os.path.isdir(os.path.join(_root, NEEDED[0])) else []
+    return [*beside, *filter(os.path.isabs, os.environ.get(HANDED_ON, "").split(os.pathsep))]
+
+
+def _built_for(folder: str) -> Optional[str]:
+    """Return the tag of the other Python that a directory's numpy is built for; None when it suits this one.
+
+    A tag names the version, the machine and the C library: ``cpython-312-x86_64-linux-gnu``.
+    """
+    cores = glob.glob(os.path.join(glob.escape(folder), "numpy", "*core", "_multiarray_umath.*.so"))
+    tags = [os.path.basename(core).split(".")[1] for core in cores]
+    suits = any(f".{tag}.so" in importlib.machinery.EXTENSION_SUFFIXES for tag in tags)
+    return None if suits or not tags else tags[0]
 
 
 @contextmanager
@@ -99,15 +128,24 @@ def _one_thread() -> Iterator[None]:
         os.environ.pop(_THREADS, None)
 
 
-def _available(name: str) -> bool:
-    return name in sys.modules or importlib.util.find_spec(name) is not None
+def _unavailable() -> Sequence[str]:
+    return [name for name in NEEDED if name not in sys.modules and importlib.util.find_spec(name) is None]
 
 
 def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:
     version = "%d.%d" % sys.version_info[:2]
-    because = f" ({reason})" if reason and not reason.startswith("No module named") else ""
-    message = f"gdb's Python {version} cannot import {' and '.join(names)}{because}"
+    if not reason or reason.startswith("No module named"):
+        reason = _why_not()
+    because = f" ({reason})" if reason else ""
+    message = f"gdb's Python {version} cannot import {', '.join(names)}{because}"
     installer = os.path.join(_root, "install.sh")
     if os.path.exists(installer):
         return MissingDependencyError(message, f"run {installer}")
-    return MissingDependencyError(message, f"run pip install --python-version {version} for them")
+    target = f"--target {shlex.quote(_own_folder())} --python-version {version} --only-binary=:all:"
+    return MissingDependencyError(message, f"run python3 -m pip install {target} {' '.join(names)}")
+
+
+def _why_not() -> str:
+    """Return why packages that are there do not serve, or nothing."""
+    others = {folder: tag for folder in _found_by_pip() if (tag := _built_for(folder))}
+    return "".join(f"numpy in {folder} is built for {tag}" for folder, tag in list(others.items())[:1])

@@ -119,7 +119,7 @@ def find_library() -> Tuple[Optional["Native"], str]:
     """Return the kernels of the library that is at hand, or None, and why not."""
     found = [place for place in places() if os.path.exists(place)]
     if not found:
-        return None, "not built: ./install.sh builds it where cargo is"
+        return None, "not built: install gdbext again where cargo runs"
     try:
         library = ctypes.CDLL(found[0])
         for name, (answer, arguments) in _SIGNATURES.items():

@@ -7,6 +7,7 @@ in a session of its own, so that all of it can be ended; its exit status says no
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import secrets
@@ -22,6 +23,7 @@ from gdbext.pipeline.failures import GdbFailedError
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
 _PROGRESS = "GDBEXT_PROGRESS_FD"
+_PACKAGES = "GDBEXT_PACKAGES"
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
 
 _NOISE = re.compile(
@@ -164,7 +166,17 @@ def outputs(path: str, mark: str) -> list[tuple[int, int]]:
 
 def _environment(environment: Mapping[str, str], terminal: Sequence[int] = ()) -> dict[str, str]:
     kept = {name: value for name, value in environment.items() if name not in ("DEBUGINFOD_URLS", _PROGRESS)}
+    kept[_PACKAGES] = os.pathsep.join(_own_packages())
     return {**kept, _PROGRESS: str(terminal[0])} if terminal else kept
+
+
+def _own_packages() -> Iterator[str]:
+    """Iterate over the directories where this Python has what gdb's needs: gdb's does not look into a venv."""
+    for name in ("numpy", "tabulate", "tomli"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            path = Path(spec.origin)
+            yield str(path.parent.parent if spec.submodule_search_locations else path.parent)
 
 
 @contextmanager

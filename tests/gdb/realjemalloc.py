@@ -19,8 +19,10 @@ from typing import Any, Callable, Iterator
 
 import pytest
 
-from tests.gdb.test_real_programs import READY, Daemon, accepts, free_port, require, resolve, running, wait_for
+from tests.gdb.test_real_programs import READY, Daemon, accepts, require, resolve, running, wait_for
 from tests.support.jetruth import JeTruth, read_stats
+from tests.support.ports import free_port
+from tests.support.rest import wait_for_switches
 
 KEYS = 100_000  # that redis is loaded with
 VALUES = 12  # sizes of values are spread evenly over so many powers of two
@@ -63,7 +65,7 @@ class Redis:
 
     def memory(self) -> dict[str, int]:
         """Return what INFO knows of the allocator: redis asks jemalloc ten times a second, not for INFO."""
-        time.sleep(0.3)
+        wait_for_switches(self.daemon.pid, 4)
         found = re.findall(r"^allocator_(allocated|active|resident):(\d+)", self.ask("INFO", "memory"), re.M)
         return {name: int(number) for name, number in found}
 

@@ -23,6 +23,7 @@ import pytest
 from tests.support import gdbrun
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
+from tests.support.ports import free_port
 
 SOURCES = CHECKOUT / "tests" / "containers"
 WALKS = Path(__file__).parent / "data" / "container_walks.py"
@@ -352,12 +353,6 @@ def connected(port: int) -> socket.socket:
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -118,7 +118,7 @@ def test_what_is_missing_is_said_in_one_line_with_what_to_run(tmp_path):
     told = [line for line in output.err.splitlines() if "gdbext" in line]
     assert len(told) == 3, output
     assert told[0].startswith("gdbext: gdb's Python ") and told[0].endswith(f"; run {installer}")
-    assert "cannot import numpy and tabulate" in told[0]
+    assert "cannot import numpy, tabulate, tomli; run" in told[0]
     assert told[1].startswith("gdbext: gx commands: gdb's Python ") and "numpy" in told[1]
     assert "Traceback" not in output.err
 
@@ -153,7 +153,8 @@ def test_a_broken_dependency_is_one_line(tmp_path):
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(text)
     output = gdb(f"source {loader}", "gx commands", load=False)
-    assert "cannot import numpy (built for another Python); run pip install" in output.err, output
+    own = f"--target {tmp_path}/.deps/py{version} --python-version {version} --only-binary=:all:"
+    assert f"cannot import numpy (built for another Python); run python3 -m pip install {own} numpy\n" in output.err
     assert len(output.err.splitlines()) == 1, output
     assert "Traceback" not in output.err
 

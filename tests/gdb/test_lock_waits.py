@@ -19,6 +19,7 @@ import pytest
 from tests.support import gdbrun
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
+from tests.support.rest import wait_for_rest, wait_until
 
 STATE = """
 import gdb, hashlib, sys
@@ -94,12 +95,13 @@ class Waiting:
             self.truth[int(tid)] = (primitive, lock, int(owner), timed == "1")
 
     def _settle(self):
-        deadline = time.monotonic() + 30
-        while not (self._truth.exists() and self._truth.read_text().endswith("\n")):
-            if self.process.poll() is not None or time.monotonic() > deadline:
+        def told():
+            if self.process.poll() is not None:
                 pytest.skip(f"the program cannot run here: {(self.folder / 'output').read_text()}")
-            time.sleep(0.02)
-        time.sleep(0.1)
+            return self._truth.exists() and self._truth.read_text().endswith("\n")
+
+        wait_until(told, "the truth")
+        wait_for_rest(self.pid)
 
     @property
     def pid(self):
@@ -241,6 +243,7 @@ def test_a_process_in_a_pid_namespace_of_its_own(started):
         pytest.skip("no PID namespaces may be made here")
     waiting = started(within=unshare)
     inner = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children").read_text().split()[0]
+    wait_for_rest(int(inner))
     answer = lockwait(waiting.folder, waiting.attached(inner))
     check(waiting, answer)
     assert [finding["kind"] for finding in answer["data"]["findings"]].count("lost-owner") == 0
@@ -253,6 +256,7 @@ def test_locks_that_were_used_for_a_while(tmp_path, flags):
     process = subprocess.Popen([str(program)], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         lines = list(iter(process.stdout.readline, "READY\n"))
+        wait_for_rest(process.pid)
         for options in ([], NO_DEBUG_INFO):
             answer = lockwait(tmp_path, [*options, "-p", str(process.pid)])
             found = Counter((row["primitive"], row["lock"]) for row in answer["data"]["threads"] if row["primitive"])

@@ -25,6 +25,8 @@ from typing import Any, Callable, Iterator, Optional
 import pytest
 
 from tests.support import gdbrun
+from tests.support.ports import free_port
+from tests.support.rest import wait_for_rest
 
 pytestmark = pytest.mark.slow
 
@@ -87,12 +89,6 @@ def require(program: str, package: str) -> str:
     if not found:
         pytest.skip(f"no {program} on this machine (Debian's package {package})")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -266,7 +262,7 @@ def python(folder: Path) -> Iterator[Daemon]:
     (folder / "script.py").write_text(PYTHON)
     with running([exe, "-SE", str(folder / "script.py")], folder) as process:
         wait_for(lambda: b"ready" in (folder / "output").read_bytes(), process, folder)
-        time.sleep(0.2)  # the threads go to sleep
+        wait_for_rest(process.pid)
         yield Daemon(process.pid, str(Path(exe).resolve()), (folder / "output",))
 
 

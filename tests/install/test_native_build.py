@@ -67,7 +67,7 @@ def told(place):
 
 
 def test_a_missing_library_is_told_in_one_line(tmp_path):
-    assert told(tmp_path / "none.so") == "True not built: ./install.sh builds it where cargo is\n"
+    assert told(tmp_path / "none.so") == "True not built: install gdbext again where cargo runs\n"
 
 
 def test_a_file_that_is_no_library_is_told_in_one_line(tmp_path):

@@ -12,29 +12,41 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import gdbrun
+from tests.support.glibcs import Unavailable
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = ("gdbext", "commands", "native", "printers", "shapes", "requirements")
 FILES = ("MANIFEST.in", "pyproject.toml", "setup.py", "README.md")
 LIBRARY = "gdbext/kernels/libgdbext_native.so"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def copy_source(source):
     pytest.importorskip("build", reason="the module build is not installed")
     pytest.importorskip("setuptools", minversion="70.1", reason="no setuptools that makes wheels by itself")
-    source = tmp_path_factory.mktemp("source")
     for part in PARTS:
         shutil.copytree(CHECKOUT / part, source / part, ignore=shutil.ignore_patterns("__pycache__", "target"))
     for name in FILES:
         shutil.copy(CHECKOUT / name, source / name)
-    # By way of the source distribution: what that forgets, the wheel lacks.
+    return source
+
+
+def build(source, *options, **environment):
+    """Build a wheel; return it, and what was said."""
     made = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(source / "dist"), str(source)],
+        [sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(source / "dist"), str(source)],
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-    )
+    )  # fmt: skip
     assert made.returncode == 0, made.stdout + made.stderr
     (path,) = (source / "dist").glob("*.whl")
-    return path
+    return path, made.stdout + made.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    # By way of the source distribution: what that forgets, the wheel lacks.
+    return build(copy_source(tmp_path_factory.mktemp("source")))[0]
 
 
 def modules_of_checkout():
@@ -88,3 +100,82 @@ def test_program_starts_from_the_wheel(wheel, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert "gdbext" in result.stdout
+
+
+RUSTUP = "error: rustup could not choose a version of cargo to run, because no default is configured."
+
+
+@pytest.mark.parametrize("cargo", [f"echo '{RUSTUP}' >&2; exit 1", None])
+def test_without_a_toolchain_it_holds_no_kernels_and_says_so_in_one_line(tmp_path, cargo):
+    (tmp_path / "bin").mkdir()
+    reason = "no cargo"
+    if cargo:
+        (tmp_path / "bin" / "cargo").write_text(f"#!/bin/sh\n{cargo}\n")
+        (tmp_path / "bin" / "cargo").chmod(0o755)
+        reason = f"{tmp_path}/bin/cargo: {RUSTUP}"
+    source = copy_source(tmp_path / "source")
+    stale = source / "build" / "lib" / "gdbext" / "of_an_older_version.py"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("")
+    path, said = build(source, "--wheel", PATH=str(tmp_path / "bin"))
+    assert path.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert {name for name in archive.namelist() if name.endswith(".py")} == modules_of_checkout()
+        assert LIBRARY not in archive.namelist()
+    (line,) = [line for line in said.splitlines() if "kernels will run" in line]
+    assert line == f"gdbext: no native kernels: the slower reference kernels will run ({reason})"
+
+
+WHERE = """
+from gdbext.bridge import dependencies
+dependencies.load(*dependencies.NEEDED)
+import numpy, tabulate, tomli
+print(*(module.__file__ for module in (numpy, tabulate, tomli)))
+"""
+
+
+@pytest.fixture
+def site(wheel, tmp_path):
+    """What pip makes: a directory with the wheel's contents and, for this test's Python, all that it needs."""
+    numpy = pytest.importorskip("numpy")
+    site = tmp_path / "site-packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    for path in Path(numpy.__file__).parents[1].iterdir():
+        if path.name.startswith(("numpy", "tabulate", "tomli")) or "__mypyc" in path.name:
+            (site / path.name).symlink_to(path)
+    return site
+
+
+def own_gdb():
+    """Return a gdb that embeds the Python of this test."""
+    try:
+        version = gdbrun.run_gdb(["-ex", "python import sys; print('%d.%d' % sys.version_info[:2])"]).out.strip()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    if version != "%d.%d" % sys.version_info[:2]:
+        pytest.skip(f"gdb embeds Python {version}, which is not this test's")
+
+
+def test_gdb_finds_what_pip_put_beside_it(site):
+    own_gdb()
+    script = site.parent / "where.py"
+    script.write_text(WHERE)
+    output = gdbrun.run_gdb(["-ex", f"source {site}/gdbext/load.py", "-ex", f"source {script}"])
+    places = output.out.split()
+    assert len(places) == 3 and all(place.startswith(f"{site}/") for place in places), str(output)
+
+
+def test_the_program_brings_its_own_packages_to_gdb(site, tmp_path):
+    own_gdb()
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    (site / "gdbext").rename(apart / "gdbext")
+    environment = {**os.environ, "PYTHONPATH": str(apart)}
+    code = "import sys; sys.path.append(sys.argv.pop(1)); import gdbext.pipeline.cli as cli; sys.exit(cli.main())"
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(site), "commands"],
+        cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (told.returncode, told.stderr) == (0, "")
+    assert re.search(r"^numpy: +\d", told.stdout, re.M)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Optional, Sequence
 
 import numpy as np
 
 from gdbext.abi import X86_64
+from gdbext.heap.jemalloc import decayclock
 from gdbext.heap.jemalloc.layouts import for_version
 from gdbext.heap.jemalloc.model import (
     ArenaState,
@@ -42,6 +45,12 @@ STEP = 5_000_000  # ns, where the decay time is 1000 ms
 GEOMETRY = Geometry(48, 12, (18, 18), True)
 ARENA = 0x7F0000001000
 NONE = BinStats(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def set_uptime(monkeypatch: Any, uptime: int) -> None:
+    """Have this machine's monotonic clock stand at ``uptime`` ns, so that no test leans on how long it has been up."""
+    clock = SimpleNamespace(CLOCK_MONOTONIC=time.CLOCK_MONOTONIC, clock_gettime_ns={time.CLOCK_MONOTONIC: uptime}.get)
+    monkeypatch.setattr(decayclock, "time", clock)
 
 
 def decay(drawn: tuple[int, int, int] = NEVER, **changes: Any) -> DecayState:

@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from gdbext.errors import BadCoreError, FaultError
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from tests.support.elfwriter import CoreWriter, R, shared_object
+from tests.support.rest import wait_for_rest
 
 PAGE = 0x1000
 ID = b"\x11" * 20
@@ -330,7 +330,7 @@ class Specimen:
         )  # fmt: skip
         try:
             assert process.stdout.readline() == b"ready\n"
-            time.sleep(0.1)
+            wait_for_rest(process.pid)
             self.pid = process.pid
             self.maps = list(read_maps(self.pid))
             self.bytes = self._read_memory()

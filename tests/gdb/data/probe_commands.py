@@ -56,7 +56,9 @@ def broken_rows(context, arguments):
 
 
 def endless(context, arguments):
+    """Go on until somebody stops it; begin with a line."""
     at = 0
+    print("counting", flush=True)
     while True:
         at += 1
         context.progress.at("counting", at, None)

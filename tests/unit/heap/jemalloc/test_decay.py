@@ -13,7 +13,7 @@ from gdbext.heap.jemalloc import decayclock
 from gdbext.heap.jemalloc.decay import MOST_ADVANCES, find_background, read_decay
 from gdbext.heap.jemalloc.decayclock import SECOND, newest_moment, read_clock
 from gdbext.heap.jemalloc.decaycurve import HEIGHTS, allowed_pages, count_advances, is_drawn, limit_of, new_pages
-from gdbext.heap.jemalloc.model import TsdKind
+from gdbext.heap.jemalloc.model import ArenaState, TsdKind
 from gdbext.heap.jemalloc.tickers import ticker_of
 from gdbext.memory.fake import FakeMemory
 from gdbext.target import Target
@@ -27,6 +27,7 @@ from tests.support.jedecay import (
     arena,
     decay,
     heap,
+    set_uptime,
     tsd,
     well,
 )
@@ -148,19 +149,35 @@ def live(pid: int) -> Target:
     return Target(FakeMemory([], []), X86_64, live=True, local_pid=pid)
 
 
-def test_a_process_of_this_machine_has_its_clock():
-    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    old = arena(decay((NEVER[0], 10, 10 + STEP)), create_time=10)
-    clock = read_clock(live(os.getpid()), [old])
-    assert clock.exact and clock.now is not None
-    assert before <= clock.now <= time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+@pytest.fixture(params=[2 * SECOND, 3600 * SECOND, 400 * 86400 * SECOND], ids=["booted", "hour", "year"])
+def uptime(request, monkeypatch):
+    """How long the machine has been up, in ns."""
+    set_uptime(monkeypatch, request.param)
+    return request.param
+
+
+def moved_at(moment: int) -> ArenaState:
+    """An arena whose newest timestamp is that one: both kinds of page moved then."""
+    state = decay((NEVER[0], moment, moment + STEP))
+    return arena(state, decay_muzzy=state, create_time=moment - 1)
+
+
+def test_a_process_of_this_machine_has_its_clock(uptime):
+    clock = read_clock(live(os.getpid()), [moved_at(10)])
+    assert (clock.now, clock.exact) == (uptime, True)
     assert clock.source == "this machine's monotonic clock"
 
 
-def test_memory_that_is_ahead_of_the_machines_clock_rules():
-    ahead = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 3600 * SECOND
-    young = arena(decay((NEVER[0], ahead, ahead + STEP)), create_time=ahead - SECOND)
-    clock = read_clock(live(os.getpid()), [young])
+def test_that_clock_is_the_kernels():
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    clock = read_clock(live(os.getpid()), [moved_at(10)])
+    assert clock.exact and clock.now is not None
+    assert before <= clock.now <= time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def test_memory_that_is_ahead_of_the_machines_clock_rules(uptime):
+    ahead = uptime + 3600 * SECOND
+    clock = read_clock(live(os.getpid()), [moved_at(ahead - 1), moved_at(ahead)])
     assert (clock.now, clock.exact) == (ahead, False)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +29,7 @@ from tests.support.jedecay import (
     bin_with,
     decay,
     heap,
+    set_uptime,
     slabs,
     tsd,
     well,
@@ -232,10 +232,11 @@ def test_deadlines_that_cannot_be_are_silent():
     assert find_findings(heap([arena(decay(interval=0))], [tsd(2)])) == []
 
 
-def test_pages_within_their_decay_time_are_silent():
+def test_pages_within_their_decay_time_are_silent(monkeypatch):
     """A process just begun: 100 ms of its decay time of 1 s are over."""
     target = Target(FakeMemory([(0x1000, b"\0" * 16)], []), X86_64, live=True, local_pid=os.getpid())
-    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    now = 101 * SECOND
+    set_uptime(monkeypatch, now)
     for age, found in ((SECOND // 10, 0), (100 * SECOND, 1)):
         shift = now - age - NEVER[1]
         state = decay((NEVER[0], NEVER[1] + shift, NEVER[2] + shift))

@@ -1,0 +1,108 @@
+"""Where numpy, tabulate and tomli are looked for: nothing here needs gdb."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+
+import pytest
+
+from gdbext.bridge import dependencies
+from gdbext.bridge.dependencies import HANDED_ON, MissingDependencyError
+
+HERE = sysconfig.get_config_var("SOABI")
+OTHER = "cpython-399-x86_64-linux-musl"
+VERSION = "%d.%d" % sys.version_info[:2]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A machine without the packages; return the folder that holds gdbext."""
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("-packages")])
+    for name in [name for name in sys.modules if name.split(".")[0] in dependencies.NEEDED]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delenv(HANDED_ON, raising=False)
+    folder = tmp_path / "site packages"
+    (folder / "gdbext").mkdir(parents=True)
+    monkeypatch.setattr(dependencies, "_root", "")
+    dependencies.locate(str(folder / "gdbext"))
+    return folder
+
+
+def fill(folder, *tags, names=dependencies.NEEDED):
+    """Put packages into a folder, numpy as it is built for so many Pythons."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("")
+    for tag in tags:
+        (folder / "numpy" / "_core").mkdir(exist_ok=True)
+        (folder / "numpy" / "_core" / f"_multiarray_umath.{tag}.so").write_bytes(b"")
+    return folder
+
+
+def imported(monkeypatch):
+    """Import all, and return from where, without leaving them behind."""
+    before = list(sys.path)
+    with monkeypatch.context() as context:
+        dependencies.load(*dependencies.NEEDED)
+        found = {os.path.dirname(os.path.dirname(sys.modules[name].__file__)) for name in dependencies.NEEDED}
+        for name in dependencies.NEEDED:
+            context.delitem(sys.modules, name)
+    for name in dependencies.NEEDED:
+        sys.modules.pop(name, None)
+    assert sys.path == before
+    return found
+
+
+@pytest.mark.parametrize("tags", [(), (HERE,), ("abi3",), (OTHER, HERE)])
+def test_those_that_pip_put_beside_the_wheel(place, monkeypatch, tags):
+    fill(place, *tags)
+    assert dependencies.find_missing() == []
+    assert imported(monkeypatch) == {str(place)}
+
+
+def test_those_that_the_shell_programs_python_has(place, tmp_path, monkeypatch):
+    numpy = fill(tmp_path / "one", HERE, names=["numpy"])
+    rest = fill(tmp_path / "two", names=["tabulate", "tomli"])
+    monkeypatch.setenv(HANDED_ON, os.pathsep.join([str(numpy), str(rest), str(rest)]))
+    assert imported(monkeypatch) == {str(numpy), str(rest)}
+
+
+def test_what_was_installed_for_this_gdb_comes_first(place, tmp_path, monkeypatch):
+    fill(place, HERE)
+    monkeypatch.setenv(HANDED_ON, str(fill(tmp_path / "other", HERE)))
+    own = fill(place / ".deps" / f"py{VERSION}")
+    assert imported(monkeypatch) == {str(own)}
+
+
+@pytest.mark.parametrize("handed", [False, True])
+def test_another_pythons_numpy_is_named_with_what_to_run(place, tmp_path, monkeypatch, handed):
+    folder = fill(tmp_path / "other" if handed else place, OTHER)
+    if handed:
+        monkeypatch.setenv(HANDED_ON, str(folder))
+    with pytest.raises(MissingDependencyError) as failed:
+        dependencies.load()
+    assert str(failed.value) == (
+        f"gdb's Python {VERSION} cannot import numpy, tabulate, tomli (numpy in {folder} is built for {OTHER}); "
+        f"run python3 -m pip install --target '{place}/.deps/py{VERSION}' --python-version {VERSION} "
+        "--only-binary=:all: numpy tabulate tomli"
+    )
+    assert dependencies.find_missing() == ([] if handed else [str(failed.value)])  # the shell program says it once
+
+
+def test_the_current_folder_is_none_of_them(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(fill(tmp_path / "here", HERE))
+    for handed in ("", ".", os.pathsep):
+        monkeypatch.setenv(HANDED_ON, handed)
+        with pytest.raises(MissingDependencyError):
+            dependencies.load()
+
+
+def test_another_packages_modules_stand_behind_pythons_own(place, monkeypatch):
+    fill(place, HERE)
+    (place / "numpy" / "__init__.py").write_text("import wave\nfound = wave.__file__\n")
+    (place / "wave.py").write_text("")
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
+    assert imported(monkeypatch) == {str(place)}
+    assert not sys.modules["wave"].__file__.startswith(str(place))
