@@ -11,5 +11,5 @@ from gdbext.report import Report
 
 def account(context: Any, arguments: Any) -> Report:
     """Return the memory ledger."""
-    known = residency_of(context.target, context.progress)  # before the heaps: reading brings pages in
+    known = residency_of(context.target)
     return ledger.rss(context.target, context.heaps(), known)

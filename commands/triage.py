@@ -19,7 +19,7 @@ from gdbext.structures.locks.census import take_census
 
 def examine(context: Any, arguments: Any) -> Report:
     """Return what is wrong with the target's memory, and where it is."""
-    known = residency_of(context.target, context.progress)  # before the heaps: reading brings pages in
+    known = residency_of(context.target)
     heaps = context.heaps()
     beyond = triage.joined(look_beyond(context), look_for_leaks(context, heaps, arguments.flag("leaks")))
     return triage.triage(context.target, heaps, context.settings, known, beyond)

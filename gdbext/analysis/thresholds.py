@@ -1,13 +1,16 @@
 """Which findings are worth a user's time: the settings ``min-finding-*``.
 
 ``docs/design.md``, Decisions: a finding is silent below the bytes *and* below the share of the
-process's writable memory, and always below the floor.
+process's writable memory that is resident, or in the core, and always below the floor.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbext.memory import for_each_written
+from gdbext.memory.intervals import columns
+from gdbext.memory.process import ProcessMemory
 from gdbext.report import Finding, Settings
 from gdbext.target import Target
 
@@ -23,7 +26,7 @@ class Thresholds:
     """The bytes from which a cost is told.
 
     :param share: per cent of ``writable``.
-    :param writable: bytes of the target's writable mappings.
+    :param writable: bytes of the target's writable memory that are resident, or in the core; reservations do not count.
     """
 
     bytes: int
@@ -48,5 +51,15 @@ def thresholds(settings: Settings, target: Target) -> Thresholds:
         chosen["min-finding-bytes"],
         chosen["min-finding-share"],
         chosen["min-finding-floor"],
-        sum(region.size for region in target.memory.regions() if region.writable),
+        _writable_bytes(target),
+    )
+
+
+def _writable_bytes(target: Target) -> int:
+    """Return what the target's writable memory costs: what was never touched costs nothing."""
+    writable = [region for region in target.memory.regions() if region.writable and region.source == "memory"]
+    if isinstance(target.memory, ProcessMemory) and target.memory.presence.known:
+        return target.memory.presence.resident.within(*columns([(one.start, one.end) for one in writable]))
+    return sum(
+        end - start for one in writable for start, end in for_each_written(target.memory, one.start, one.end)
     )

@@ -66,7 +66,7 @@ def read_bare_target() -> Target:
     pid = gdb.selected_inferior().pid
     if not pid:
         raise NoTargetError("there is no process and no core", "attach PID, run, or core-file CORE")
-    return Target(memory=_process_memory(pid, read_strata() <= _LOCAL), abi=read_abi({}), live=True)
+    return Target(memory=_process_memory(pid, read_strata() <= _LOCAL, brief=True), abi=read_abi({}), live=True)
 
 
 def read_strata() -> "set[str]":
@@ -134,8 +134,8 @@ def _read_process(local: bool) -> Target:
     )
 
 
-def _process_memory(pid: int, local: bool) -> Memory:
-    return ProcessMemory(find_living(pid)) if local else CachedMemory(GdbMemory(read_regions(pid)))
+def _process_memory(pid: int, local: bool, brief: bool = False) -> Memory:
+    return ProcessMemory(find_living(pid), brief=brief) if local else CachedMemory(GdbMemory(read_regions(pid)))
 
 
 def _no_mappings() -> Problem:

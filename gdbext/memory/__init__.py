@@ -109,6 +109,20 @@ def view(memory: Memory, start: int, size: int) -> Buffer:
     return direct(start, size) if direct else memory.read(start, size)
 
 
+def for_each_written(memory: Memory, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Iterate over the stretches between two addresses that may hold what the target wrote, by address.
+
+    What lies between them costs nothing: it is zeros, or as the mapped file has it, or not to be had. Memories that
+    know it have a method of that name (a process by its page tables, a core by the holes of its file); of others
+    it is the whole.
+    """
+    direct = getattr(memory, "for_each_written", None)
+    if direct is not None:
+        yield from direct(start, end)
+    elif start < end:
+        yield start, end
+
+
 class Reader:
     """Typed reads over a memory, in the target's byte order and word size."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterable, Iterator, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.abi import Abi
 from gdbext.errors import FaultError
-from gdbext.memory import Buffer, Memory, RegionIndex, view
+from gdbext.memory import Buffer, Memory, RegionIndex, for_each_written, view
 
 U64 = npt.NDArray[np.uint64]
+
+HOLE = 1 << 16  # bytes: fewer cost less than a span of their own
 
 
 def words_at(memory: Memory, abi: Abi, start: int, count: int) -> U64:
@@ -32,6 +34,33 @@ def for_each_view(memory: Memory, start: int, end: int, page: int) -> Iterator[T
         if middle < end:
             yield from for_each_view(memory, start, middle, page)
             yield from for_each_view(memory, middle, end, page)
+
+
+def for_each_written_view(
+    memory: Memory, start: int, end: int, page: int, most: int = 1 << 24, hole: int = HOLE
+) -> Iterator[Tuple[int, Buffer]]:
+    """Iterate over what the target may have written from ``start`` to ``end``, address and bytes, as it can be read.
+
+    :param most: bytes at once.
+    :param hole: bytes between two such stretches from which on they are not handed out; fewer are, as they are.
+    """
+    for low, high in closed(for_each_written(memory, start, end), hole):
+        for at in range(low, high, most):
+            yield from for_each_view(memory, at, min(at + most, high), page)
+
+
+def closed(stretches: Iterable[Tuple[int, int]], hole: int = HOLE) -> Iterator[Tuple[int, int]]:
+    """Iterate over stretches in order, those less than ``hole`` bytes apart as one."""
+    low = high = -1
+    for start, end in stretches:
+        if low >= 0 and start - high < hole:
+            high = end
+            continue
+        if low >= 0:
+            yield low, high
+        low, high = start, end
+    if low >= 0:
+        yield low, high
 
 
 def gather_words(memory: Memory, abi: Abi, addresses: U64) -> Tuple[U64, "npt.NDArray[np.bool_]"]:

@@ -1,93 +1,106 @@
-"""A stopped process of this machine as memory, and which of its pages are resident.
+"""A stopped process of this machine as memory.
 
 Bulk reads go through ``process_vm_readv(2)`` into one fresh buffer; small reads, and what it refuses (pages
-without read permission), through ``/proc/PID/mem``. Neither writes to the process, but reading brings
-swapped pages back in: ask for residency first.
+without read permission), through ``/proc/PID/mem``. Neither writes to the process, and no page is read that is not
+there (``gdbext.memory.presence``): untouched private memory is zeros, a page of a file comes from the file, and what
+is swapped out, or shared and nowhere to be had, is a fault.
 
 The process must stay stopped: its mappings are read once.
 """
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import errno
 import mmap
 import os
-import re
 import weakref
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Callable, Iterator, Optional, Sequence, TypeVar
+from functools import cached_property
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gdbext.errors import FaultError, GdbextError, NoTargetError
+from gdbext.errors import FaultError
 from gdbext.memory import Buffer, Region, RegionIndex
-
-Mask = npt.NDArray[np.bool_]
-_Entries = npt.NDArray[np.uint64]
-_Answers = TypeVar("_Answers", _Entries, Mask)
+from gdbext.memory.mappedfiles import MappedFiles
+from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
+from gdbext.memory.presence import PRESENT, U64, Presence, clip, gaps, read_presence, scan_pages
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
+_LARGE = 1 << 20  # from here on a buffer is a mapping of its own, of which only what is filled costs memory
 _AT_ONCE = 1 << 28  # for one call: Ctrl-C is heard between calls
-_ENTRIES = 1 << 16  # of pagemap, read at a time
-_PRESENT, _SWAPPED = np.uint64(1 << 63), np.uint64(1 << 62)  # Documentation/admin-guide/mm/pagemap.rst
-_FILE_OR_EXCLUSIVE = np.uint64(1 << 61 | 1 << 56)
-_FRAME = np.uint64((1 << 55) - 1)
-_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-
-
-@dataclass(frozen=True)
-class MappingUse:
-    """What a mapping costs, from ``/proc/PID/smaps``; all figures in bytes.
-
-    :param rss: resident.
-    :param pss: resident, shared pages divided by their number of users.
-    :param anon_huge: resident in transparent huge pages.
-    :param swap: swapped out.
-    """
-
-    start: int
-    end: int
-    name: str
-    rss: int
-    pss: int
-    anon_huge: int
-    swap: int
+_VECTORS = 1 << 10  # UIO_MAXIOV
+_MOST_PARTS = 1 << 17  # that one mapping is cut into where parts of it are swapped out
+_NORESERVE = 0x4000  # MAP_NORESERVE
 
 
 class ProcessMemory:
     """The memory of a process of this machine.
 
     :param pid: as this machine numbers it.
+    :param swapped: whether pages that are swapped out may be read, which brings them back.
+    :param brief: for a few small reads: which pages there are is asked for each, until one is not there.
     :raises NoTargetError: when there is no such process, or it has no memory any more.
     :raises GdbextError: when it may not be read.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, swapped: bool = False, brief: bool = False) -> None:
         self.pid = pid
+        self._swapped = swapped
         self._descriptor: Optional[int] = None
-        self._regions = list(_parse_maps(pid, _read_proc(pid, "maps")))
-        if not self._regions:
-            raise _gone(pid)
-        self._index = RegionIndex(self._regions)
-        self._descriptor = _open_proc(pid, "mem")
-        self._closing = weakref.finalize(self, os.close, self._descriptor)
+        self._mappings = read_mappings(pid, brief)
+        self._index = RegionIndex([_region(one) for one in self._mappings])
+        self._lows = [one.start for one in self._mappings]
+        self._brief = brief
+        self._last = (0, 0)
+        self._descriptor = open_proc(pid, "mem")
+        self._pagemap = open_proc(pid, "pagemap") if brief else None
+        self._closing = weakref.finalize(self, _close, self._descriptor, self._pagemap)
+
+    @cached_property
+    def presence(self) -> Presence:
+        """Which pages there are, as they were when first asked for.
+
+        :raises GdbextError: when the kernel does not tell.
+        """
+        mappings = read_mappings(self.pid) if self._brief else self._mappings
+        return read_presence(self.pid, mappings, self._swapped)
+
+    @cached_property
+    def _files(self) -> MappedFiles:
+        return MappedFiles(self.pid, self.presence.mappings, self._read_present)
+
+    @cached_property
+    def _runs(self) -> Tuple[List[int], List[int]]:
+        return self.presence.present.starts.tolist(), self.presence.present.ends.tolist()
+
+    @cached_property
+    def _regions(self) -> Sequence[Region]:
+        if not any(one.swap for one in self._mappings) or self._swapped:
+            return self._index.regions
+        return [part for one in self._index.regions for part in _without_swapped(one, self.presence)]
 
     def regions(self) -> Sequence[Region]:
-        """Return the mappings, sorted by address; ``[vvar]``, which cannot be read, is absent."""
+        """Return the mappings, sorted by address; devices, and parts that are swapped out, are absent."""
         return self._regions
+
+    def for_each_written(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
+        """Iterate over the pages between two addresses that may hold what the process wrote."""
+        starts, ends = clip(self.presence.written, start, end)
+        return zip(starts.tolist(), ends.tolist())
 
     def read(self, address: int, size: int) -> Buffer:
         """Return ``size`` bytes.
 
-        :raises FaultError: when any of them cannot be read.
+        :raises FaultError: when any of them cannot be read, or is not there and cannot be had otherwise.
         :raises NoTargetError: when the process is gone.
         """
-        if 0 <= size <= _SMALL:
+        if 0 <= size <= _SMALL and self._is_present(address, size):
             return self._read_file(address, size)
-        return self._read_bulk(address, size)
+        found = self._read_bulk(address, size)
+        return found if size > _SMALL else bytes(found)
 
     def view(self, address: int, size: int) -> Buffer:
         """As :meth:`read`: a live process is always copied."""
@@ -98,6 +111,31 @@ class ProcessMemory:
         self._closing()
         self._descriptor = None
 
+    def _is_present(self, address: int, size: int) -> bool:
+        low, high = self._last
+        if low <= address and address + size <= high:
+            return True
+        if not 0 <= address < 1 << 63:
+            return False
+        if self._brief and "presence" not in self.__dict__:
+            return self._is_seen(address, size)
+        starts, ends = self._runs
+        at = bisect.bisect_right(starts, address) - 1
+        if at < 0 or address + size > ends[at]:
+            return False
+        self._last = starts[at], ends[at]
+        return True
+
+    def _is_seen(self, address: int, size: int) -> bool:
+        # whether the kernel says just now that all these pages are there, in a mapping that can be no device
+        region = self._index.find(address)
+        if region is None or region.source == "absent" or region.name.startswith("/dev/") or self._pagemap is None:
+            return False
+        low, high = address - address % PAGE, address + max(size, 1)
+        runs = scan_pages(self._pagemap, low, high + -high % PAGE)
+        there = runs is not None and bool(len(runs.kinds)) and bool(runs.having(PRESENT).all())
+        return there and runs is not None and int((runs.ends - runs.starts).sum()) == high + -high % PAGE - low
+
     def _read_file(self, address: int, size: int) -> bytes:
         # The kernel stops at the first page that it cannot read; EOF means that the process is gone.
         if self._descriptor is None or not 0 <= address < 1 << 63:
@@ -107,24 +145,54 @@ class ProcessMemory:
         except OSError:
             raise FaultError(address, size) from None
         if not data and size:
-            raise _gone(self.pid)
+            raise gone(self.pid)
         if len(data) < size:
             raise FaultError(address, size)
         return data
 
+    def _read_present(self, address: int, size: int) -> Buffer:
+        if not self._is_present(address, size):
+            raise FaultError(address, size)
+        return self._read_file(address, size)
+
     def _read_bulk(self, address: int, size: int) -> memoryview:
+        # the cover is checked before a buffer is made: a size read from damaged memory may be anything
         if not self._covers(address, size):
             raise FaultError(address, size)
-        buffer = np.empty(size, np.uint8)
-        view = memoryview(buffer)  # type: ignore[arg-type]
-        done = 0
-        while done < size:
-            copied = _read_vm(self.pid, address + done, buffer, done)
-            done += copied or self._copy_page(address, size, view, done)
-        return view
+        first = bisect.bisect_right(self._lows, address) - 1
+        inside = [one for one in self._mappings[first : bisect.bisect_left(self._lows, address + size)] if size]
+        if self.presence.lacks(address, address + size) or any(one.is_device for one in inside):
+            raise FaultError(address, size)
+        if not all(one.starts_as_zeros for one in inside):
+            self._check_held(address, size, inside)
+        starts, ends = clip(self.presence.present, address, address + size)
+        buffer = _zeros(size, sparse=2 * int((ends - starts).sum()) < size)
+        self._copy(buffer, address, starts, ends)
+        for one in inside:
+            self._fill(buffer, address, one, (max(one.start, address), min(one.end, address + size)))
+        return buffer
+
+    def _check_held(self, address: int, size: int, inside: Sequence[Mapping]) -> None:
+        for one in inside:
+            if not (one.starts_as_zeros or one.has_file or one.is_kernels):
+                missing = gaps(self.presence.present, max(one.start, address), min(one.end, address + size))
+                if next(missing, None) is not None:
+                    raise FaultError(address, size)
+
+    def _fill(self, buffer: memoryview, address: int, mapping: Mapping, part: Tuple[int, int]) -> None:
+        """Put what is not in memory into the buffer: from the file, or as the kernel has it for everybody."""
+        if mapping.starts_as_zeros:
+            return
+        for low, high in gaps(self.presence.present, *part):
+            view = buffer[low - address : high - address]
+            if mapping.is_kernels:
+                view[:] = self._read_file(low, high - low)
+                continue
+            away = mapping.shared and mapping.swap and not self._swapped
+            if away or not self._files.read_into(mapping, low, view):
+                raise FaultError(address, len(buffer))
 
     def _covers(self, address: int, size: int) -> bool:
-        # before a buffer is made: a size read from damaged memory may be anything
         at = address
         for region in self._index.within(address, address + max(size, 0)):
             if region.start > at:
@@ -132,31 +200,80 @@ class ProcessMemory:
             at = region.end
         return size >= 0 and at >= address + size
 
-    def _copy_page(self, address: int, size: int, view: memoryview, done: int) -> int:
+    def _copy(self, buffer: memoryview, address: int, starts: U64, ends: U64) -> None:
+        """Copy runs of pages that are there; many at a time, each to its place."""
+        array = np.frombuffer(buffer, np.uint8)
+        for first in range(0, len(starts), _VECTORS):
+            low, high = starts[first : first + _VECTORS], ends[first : first + _VECTORS]
+            while len(low):
+                copied = _read_vm(self.pid, array, address, low, np.minimum(high - low, np.uint64(_AT_ONCE)))
+                low, high = _behind(low, high, copied or self._copy_page(buffer, address, int(low[0]), int(high[0])))
+
+    def _copy_page(self, buffer: memoryview, address: int, start: int, end: int) -> int:
         # what process_vm_readv refused, up to the next page
-        step = min(_PAGE - (address + done) % _PAGE, size - done)
+        step = min(PAGE - start % PAGE, end - start)
         try:
-            view[done : done + step] = self._read_file(address + done, step)
+            buffer[start - address : start - address + step] = self._read_file(start, step)
         except FaultError:
-            raise FaultError(address, size) from None
+            raise FaultError(address, len(buffer)) from None
         return step
 
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+def _region(mapping: Mapping) -> Region:
+    source = "absent" if mapping.is_device and mapping.start < 1 << 63 else "memory"
+    return Region(mapping.start, mapping.end, mapping.permissions, mapping.name, mapping.offset, source)
 
 
-class _Vector(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+def _without_swapped(region: Region, presence: Presence) -> Iterator[Region]:
+    """Cut a region where parts of it are swapped out; where these are too many, those that lie close count as one."""
+    starts, ends = clip(presence.swapped, region.start, region.end)
+    while len(starts) > _MOST_PARTS:
+        starts, ends = starts[::2], ends[np.minimum(np.arange(1, len(ends) + 1, 2), len(ends) - 1)]
+    at = region.start
+    for low, high in [*zip(starts.tolist(), ends.tolist()), (region.end, region.end)]:
+        if at < low:
+            yield _part(region, at, low, region.source)
+        if low < high:
+            yield _part(region, low, high, "absent")
+        at = high
+
+
+def _part(region: Region, start: int, end: int, source: str) -> Region:
+    offset = region.offset + start - region.start if region.name.startswith("/") else region.offset
+    return Region(start, end, region.permissions, region.name, offset, source)
+
+
+def _zeros(size: int, sparse: bool) -> memoryview:
+    if size < _LARGE:
+        return memoryview(bytearray(size))
+    area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    if sparse and hasattr(mmap, "MADV_NOHUGEPAGE"):
+        area.madvise(mmap.MADV_NOHUGEPAGE)  # a single page that is there must not cost 2 MiB
+    return memoryview(area)
+
+
+def _behind(low: U64, high: U64, copied: int) -> Tuple[U64, U64]:
+    """Return runs without their first bytes."""
+    sizes = np.cumsum(high - low)
+    done = int(np.searchsorted(sizes, np.uint64(copied), side="right"))
+    low, high = low[done:].copy(), high[done:]
+    if len(low):
+        low[0] += np.uint64(copied) - (sizes[done - 1] if done else np.uint64(0))
+    return low, high
+
+
+def _close(*descriptors: Optional[int]) -> None:
+    for one in descriptors:
+        if one is not None:
+            os.close(one)
 
 
 def _find_readv() -> Any:
     # None where the C library lacks it
     function = getattr(ctypes.CDLL(None, use_errno=True), "process_vm_readv", None)
     if function is not None:
-        vector = ctypes.POINTER(_Vector)
-        function.argtypes = (
-            ctypes.c_int, vector, ctypes.c_ulong, vector, ctypes.c_ulong, ctypes.c_ulong,
-        )  # fmt: skip
+        number, place = ctypes.c_ulong, ctypes.c_void_p
+        function.argtypes = (ctypes.c_int, place, number, place, number, number)
         function.restype = ctypes.c_ssize_t
     return function
 
@@ -164,30 +281,22 @@ def _find_readv() -> Any:
 _readv = _find_readv()
 
 
-def _read_vm(pid: int, address: int, buffer: npt.NDArray[np.uint8], done: int) -> int:
-    # bytes copied into buffer[done:], 0 when the kernel refuses
+def _read_vm(pid: int, buffer: npt.NDArray[np.uint8], address: int, starts: U64, sizes: U64) -> int:
+    """Copy runs of memory to their places in a buffer that begins at ``address``.
+
+    :returns: bytes copied from the first run on without a gap; 0 when the kernel refuses.
+    """
     if _readv is None:
         return 0
-    length = min(len(buffer) - done, _AT_ONCE)
-    local, remote = _Vector(buffer.ctypes.data + done, length), _Vector(address, length)
-    copied = int(_readv(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0))
+    whole = int(np.searchsorted(np.cumsum(sizes), np.uint64(_AT_ONCE), side="right"))
+    count = max(whole, 1)
+    remote = np.stack((starts[:count], sizes[:count]), axis=1)
+    local = remote + np.array([(buffer.ctypes.data - address) % 2**64, 0], np.uint64)
+    remote, local = remote.astype(np.uintp), local.astype(np.uintp)  # struct iovec
+    copied = int(_readv(pid, local.ctypes.data, count, remote.ctypes.data, count, 0))
     if copied < 0 and ctypes.get_errno() == errno.ESRCH:
-        raise _gone(pid)
+        raise gone(pid)
     return max(copied, 0)
-
-
-_MAPS = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{3})\S ([0-9a-f]+) \S+ (\d+) *(.*)")
-
-
-def _parse_maps(pid: int, text: str) -> Iterator[Region]:
-    for line in text.splitlines():
-        match = _MAPS.match(line)
-        if match is None:
-            raise GdbextError(f"cannot understand a line of /proc/{pid}/maps: {line[:80]!r}")
-        start, end, permissions, offset, _, name = match.groups()
-        name = name.replace("\\012", "\n")
-        source = "absent" if name.startswith("[vvar") else "memory"
-        yield Region(int(start, 16), int(end, 16), permissions, name, int(offset, 16), source)
 
 
 def read_comm(pid: int, tid: int) -> str:
@@ -195,139 +304,4 @@ def read_comm(pid: int, tid: int) -> str:
 
     :raises NoTargetError: when the thread is gone.
     """
-    return _read_proc(pid, f"task/{tid}/comm").rstrip("\n")
-
-
-def read_smaps(pid: int) -> list[MappingUse]:
-    """Return what every mapping costs, by address.
-
-    :raises NoTargetError: when the process is gone.
-    :raises GdbextError: when it may not be read.
-    """
-    uses = []
-    for head, figures in _smaps_sections(_read_proc(pid, "smaps")):
-        start, end, name = int(head[1], 16), int(head[2], 16), head[6].replace("\\012", "\n")
-        rss, pss, huge, swap = (figures.get(key, 0) for key in ("Rss", "Pss", "AnonHugePages", "Swap"))
-        uses.append(MappingUse(start, end, name, rss, pss, huge, swap))
-    return uses
-
-
-def _smaps_sections(text: str) -> Iterator[tuple["re.Match[str]", dict[str, int]]]:
-    head: Optional["re.Match[str]"] = None
-    figures: dict[str, int] = {}
-    for line in text.splitlines():
-        match = _MAPS.match(line)
-        if match is None:
-            key, _, value = line.partition(":")
-            if value.endswith(" kB"):
-                figures[key] = int(value[:-3]) * 1024
-            continue
-        if head is not None:
-            yield head, figures
-        head, figures = match, {}
-    if head is not None:
-        yield head, figures
-
-
-def resident_pages(pid: int, start: int, end: int) -> Mask:
-    """Return for every page from ``start`` to ``end`` whether it is in physical memory.
-
-    The kernel's shared zero page counts here, though not in RSS. Eight bytes are read a page: leave out
-    reservations (``---``), which may be terabytes.
-
-    :raises NoTargetError: when the process is gone.
-    :raises FaultError: when the kernel does not tell for these addresses.
-    :raises GdbextError: when it may not be read.
-    """
-    return _pagemap_bits(pid, start, end, _PRESENT)
-
-
-def unshared_pages(pid: int, start: int, end: int) -> Mask:
-    """Return for every page whether it is a file's, or mapped here and nowhere else; errors as above.
-
-    The zero page is neither, and nor is anonymous memory that a fork still shares.
-    """
-    return _pagemap_bits(pid, start, end, _FILE_OR_EXCLUSIVE)
-
-
-def zero_pages(pid: int, start: int, end: int) -> Mask:
-    """Return for every page whether it is the kernel's shared zero page; errors as above.
-
-    None seems to be where the kernel keeps page frame numbers to itself: it tells them to root only.
-    """
-    frame = _zero_frame()
-    wanted = _PRESENT | frame
-    return _pagemap(pid, start, end, lambda entries: (entries & (_PRESENT | _FRAME) == wanted) & (frame != 0))
-
-
-@lru_cache(maxsize=None)
-def _zero_frame() -> np.uint64:
-    # a page that was only read is the zero page; its frame number is 0 where the kernel does not tell
-    page = np.frombuffer(mmap.mmap(-1, _PAGE, flags=_PRIVATE, prot=mmap.PROT_READ), np.uint8)
-    page.any()
-    start = int(page.ctypes.data)
-    (entry,) = _pagemap(os.getpid(), start, start + _PAGE, lambda entries: entries & _FRAME)
-    frame: np.uint64 = np.uint64(entry)
-    return frame
-
-
-def swapped_pages(pid: int, start: int, end: int) -> Mask:
-    """Return for every page from ``start`` to ``end`` whether it is swapped out; errors as above."""
-    return _pagemap_bits(pid, start, end, _SWAPPED)
-
-
-def _pagemap_bits(pid: int, start: int, end: int, bit: np.uint64) -> Mask:
-    return _pagemap(pid, start, end, lambda entries: (entries & bit) != 0)
-
-
-def _pagemap(pid: int, start: int, end: int, wanted: Callable[[_Entries], _Answers]) -> _Answers:
-    first, last = start // _PAGE, -(-end // _PAGE)
-    descriptor = _open_proc(pid, "pagemap")
-    try:
-        parts = [
-            wanted(_read_entries(descriptor, pid, at, min(_ENTRIES, last - at)))
-            for at in range(first, last, _ENTRIES)
-        ]
-    finally:
-        os.close(descriptor)
-    return np.concatenate(parts) if parts else wanted(np.zeros(0, np.uint64))
-
-
-def _read_entries(descriptor: int, pid: int, page: int, count: int) -> npt.NDArray[np.uint64]:
-    try:
-        data = os.pread(descriptor, 8 * count, 8 * page)
-    except (OSError, OverflowError):
-        data = b""
-    if len(data) < 8 * count:
-        if not os.path.exists(f"/proc/{pid}/task"):
-            raise _gone(pid)
-        raise FaultError(page * _PAGE, count * _PAGE, "the page map")
-    return np.frombuffer(data, np.uint64)
-
-
-def _gone(pid: int) -> NoTargetError:
-    return NoTargetError(f"process {pid} is gone, or has no memory of its own", "attach to a live one")
-
-
-def _open_proc(pid: int, name: str) -> int:
-    try:
-        return os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _proc_error(pid, name, error) from None
-
-
-def _read_proc(pid: int, name: str) -> str:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read().decode("utf-8", "backslashreplace")
-    except OSError as error:
-        raise _proc_error(pid, name, error) from None
-
-
-def _proc_error(pid: int, name: str, error: OSError) -> GdbextError:
-    if isinstance(error, (FileNotFoundError, ProcessLookupError)):
-        return _gone(pid)
-    return GdbextError(
-        f"cannot read /proc/{pid}/{name}: {error.strerror}",
-        "run as the process's user or as root, and see kernel.yama.ptrace_scope",
-    )
+    return read_proc(pid, f"task/{tid}/comm").rstrip("\n")

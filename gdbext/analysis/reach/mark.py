@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from gdbext.kernels import (
     mark_blocks,
     scan_pointers,
 )
-from gdbext.memory import view
-from gdbext.memory.bulk import for_each_view
+from gdbext.memory import for_each_written, view
+from gdbext.memory.bulk import closed, for_each_view, for_each_written_view
 from gdbext.memory.intervals import I64, Coverage, columns, subtract, unite
 from gdbext.progress import Progress
 from gdbext.report import Problem
@@ -71,7 +71,8 @@ def copied_bytes(target: Target, roots: Roots, index: BlockIndex) -> int:
         lent = False
     if lent:
         return 0
-    return sum(one.size for one in roots.ranges) + sum(end - start for start, end in _stretches(index))
+    wanted = [*((one.start, one.end) for one in roots.ranges), *_stretches(index)]
+    return sum(high - low for part in wanted for low, high in closed(for_each_written(target.memory, *part)))
 
 
 def _check_size(target: Target, roots: Roots, index: BlockIndex, most: int) -> None:
@@ -146,7 +147,7 @@ def _root_spans(target: Target, ranges: Sequence[RootRange]) -> Tuple[List[Span]
     spans: List[Span] = []
     missing = []
     for one in ranges:
-        unread = _add_spans(target, spans, one.start, one.end)
+        unread = sum(end - start for start, end in _add_spans(target, spans, one.start, one.end))
         if unread and not (target.live and unread < one.size):  # a process may have a guard in the midst of a mapping
             missing.append(Missing(f"{one.name} (not readable)", unread, one.start))
         elif one.kind == STACK and not target.live and _is_blank(target, one):  # gdb's gcore of such a mapping
@@ -155,7 +156,7 @@ def _root_spans(target: Target, ranges: Sequence[RootRange]) -> Tuple[List[Span]
 
 
 def _is_blank(target: Target, one: RootRange) -> bool:
-    parts = for_each_view(target.memory, one.start, one.end, target.abi.page_size)
+    parts = for_each_written_view(target.memory, one.start, one.end, target.abi.page_size)
     return not any(np.frombuffer(data, np.uint8).any() for _, data in parts)
 
 
@@ -167,21 +168,21 @@ def _block_spans(
     word = target.abi.pointer_size
     own = unite([columns([piece for heap in heaps for piece in heap.metadata])]).covered
     starts, ends, _ = subtract(Coverage(*columns(_stretches(index))), own)
-    between = [
-        _add_spans(target, spans, start - start % word, end) for start, end in zip(starts.tolist(), ends.tolist())
+    lost = [
+        part
+        for start, end in zip(starts.tolist(), ends.tolist())
+        for part in _add_spans(target, spans, start - start % word, end)
     ]
-    unread = _unread_bytes(spans, index, own) if any(between) else 0  # between blocks other memory may be, or none
+    unread = _unread_bytes(lost, index, own) if lost else 0  # between blocks other memory may be, or none
     if not unread:
         return spans, []
     return spans, [Missing(f"{size_text(unread)} of the heap's own memory", unread)]
 
 
-def _unread_bytes(spans: Sequence[Span], index: BlockIndex, own: Coverage) -> int:
-    """Return how many bytes of blocks are in no span; those that allocators have for themselves do not count."""
-    sizes = (memoryview(data).nbytes for _, data in spans)  # type: ignore[arg-type]
-    read = unite([columns([(start, start + size) for (start, _), size in zip(spans, sizes)])]).covered
-    ends = index.address + index.size
-    return max(int(index.size.sum()) - read.within(index.address, ends) - own.within(index.address, ends), 0)
+def _unread_bytes(lost: Sequence[Tuple[int, int]], index: BlockIndex, own: Coverage) -> int:
+    """Return how many bytes of blocks are lost; those that allocators have for themselves do not count."""
+    starts, ends, _ = subtract(unite([columns(lost)]).covered, own)
+    return Coverage(starts, ends).within(index.address, index.address + index.size)
 
 
 def _stretches(index: BlockIndex) -> List[Tuple[int, int]]:
@@ -194,13 +195,29 @@ def _stretches(index: BlockIndex) -> List[Tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist()))
 
 
-def _add_spans(target: Target, spans: List[Span], start: int, end: int) -> int:
-    """Add what can be read of an interval to ``spans``; return how many bytes cannot."""
-    found = 0
+def _add_spans(target: Target, spans: List[Span], start: int, end: int) -> List[Tuple[int, int]]:
+    """Add what the target may have written in an interval to ``spans``; return what of it cannot be read."""
+    lost, at = [], start
     for region in target.index.within(start, end):
         low, high = max(region.start, start), min(region.end, end)
-        for at in range(low, high, _AT_ONCE) if region.readable else ():
-            for place, data in for_each_view(target.memory, at, min(at + _AT_ONCE, high), target.abi.page_size):
-                spans.append((place, data))
-                found += len(memoryview(data))
-    return end - start - found
+        lost += [(at, low)] if at < low else []
+        at = high
+        if not region.readable:
+            lost.append((low, high))
+            continue
+        for first, behind in closed(for_each_written(target.memory, low, high)):
+            lost += _read_into(target, spans, first, behind)
+    return [*lost, (at, end)] if at < end else lost
+
+
+def _read_into(target: Target, spans: List[Span], start: int, end: int) -> Iterator[Tuple[int, int]]:
+    """Add what can be read of a stretch to ``spans``; iterate over what cannot."""
+    done = start
+    for at in range(start, end, _AT_ONCE):
+        for place, data in for_each_view(target.memory, at, min(at + _AT_ONCE, end), target.abi.page_size):
+            if done < place:
+                yield done, place
+            spans.append((place, data))
+            done = place + len(memoryview(data))
+    if done < end:
+        yield done, end

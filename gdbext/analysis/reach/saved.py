@@ -14,7 +14,7 @@ import numpy as np
 
 from gdbext.analysis.reach.stacks import RED_ZONE, Stack
 from gdbext.heap.model import Mask
-from gdbext.memory.bulk import U64, for_each_view
+from gdbext.memory.bulk import U64, for_each_written_view
 from gdbext.memory.intervals import I64
 from gdbext.target import Target
 
@@ -66,8 +66,7 @@ def _all_saved(target: Target, stacks: Sequence[Stack], ranges: Sequence[Tuple[i
         _saved(target, place, np.frombuffer(data, target.abi.word_dtype, len(memoryview(data)) // word), lows, ends)
         for word in (target.abi.pointer_size,)
         for start, end in ranges
-        for at in range(start, end, _AT_ONCE)
-        for place, data in for_each_view(target.memory, at, min(at + _AT_ONCE, end), target.abi.page_size)
+        for place, data in for_each_written_view(target.memory, start, end, target.abi.page_size, _AT_ONCE)
     ]
 
 

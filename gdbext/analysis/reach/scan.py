@@ -11,7 +11,7 @@ import numpy as np
 from gdbext.analysis.reach.graph import Reach
 from gdbext.heap.model import USED_STATES, Mask
 from gdbext.kernels import BlockIndex, Hits, Span, follow_words, gather_scalars, scan_pointers
-from gdbext.memory.bulk import for_each_view
+from gdbext.memory.bulk import for_each_written_view
 from gdbext.memory.intervals import I64, Coverage, Intervals, columns, subtract, unite
 
 _AT_ONCE = 1 << 28  # bytes: what is not lent is copied
@@ -108,8 +108,8 @@ class PointerSearch:
         for start, end in zip(intervals[0].tolist(), intervals[1].tolist()):
             for region in target.index.within(start, end):
                 low, high = max(region.start, start), min(region.end, end)
-                for at in range(low, high, _AT_ONCE) if region.readable else ():
-                    yield from for_each_view(target.memory, at, min(at + _AT_ONCE, high), target.abi.page_size)
+                if region.readable:
+                    yield from for_each_written_view(target.memory, low, high, target.abi.page_size, _AT_ONCE)
 
     @property
     def _roots(self) -> Intervals:

@@ -14,7 +14,7 @@ from typing import FrozenSet, List, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from gdbext.memory import Buffer, Region
-from gdbext.memory.bulk import U64, for_each_view
+from gdbext.memory.bulk import U64, for_each_view, for_each_written_view
 from gdbext.target import Target, Thread
 
 RED_ZONE = {"x86-64": 128}  # bytes below the stack pointer that a leaf function may use (System V ABI)
@@ -148,9 +148,8 @@ def find_descriptors(target: Target, regions: Sequence[Region]) -> Sequence[int]
     return [
         found
         for region in regions
-        for start in range(region.start, region.end, _AT_ONCE)
-        for at, data in for_each_view(
-            target.memory, start, min(start + _AT_ONCE, region.end), target.abi.page_size
+        for at, data in for_each_written_view(
+            target.memory, region.start, region.end, target.abi.page_size, _AT_ONCE
         )
         for found in _selves(target, at, data)
     ]

@@ -25,9 +25,10 @@ from gdbext.heap.glibc.layouts import (
     heap_max_default,
     malloc_states,
 )
+from gdbext.heap.glibc.segments import aligned_addresses
 from gdbext.layout import StructLayout
-from gdbext.memory import Region
-from gdbext.memory.bulk import words_at
+from gdbext.memory import Memory, Region, for_each_written
+from gdbext.memory.bulk import closed, words_at
 from gdbext.progress import Progress
 
 _PIECE = 4 << 20
@@ -170,7 +171,8 @@ def _self_linked(probe: Probe, region: Region) -> Addresses:
     """Return where two consecutive words both hold the address two words before the first."""
     abi, word = probe.abi, probe.abi.pointer_size
     parts: list[Addresses] = [np.empty(0, np.uint64)]
-    for start in range(region.start, region.end, _PIECE):
+    written = closed(for_each_written(probe.target.memory, region.start, region.end))
+    for start in (at for low, high in written for at in range(low, high, _PIECE)):
         size = min(_PIECE + word, region.end - start)
         try:
             words = words_at(probe.target.memory, abi, start, size // word)
@@ -237,7 +239,7 @@ def is_first(probe: Probe, heap: HeapSeen) -> bool:
 
 def _plausible_heaps(probe: Probe, extra_alignment: int) -> Iterator[HeapSeen]:
     steps = {heap_max_default(probe.abi), extra_alignment} - {0}
-    for address in sorted(set(_aligned(probe.index.regions, steps))):
+    for address in sorted(set(_aligned(probe.target.memory, steps))):
         words = probe.find_words(address, 5)
         if words is not None:
             heap = HeapSeen(address, *words)
@@ -245,13 +247,12 @@ def _plausible_heaps(probe: Probe, extra_alignment: int) -> Iterator[HeapSeen]:
                 yield heap
 
 
-def _aligned(regions: Sequence[Region], steps: set[int]) -> Iterator[int]:
-    for region in regions:
-        if region.writable and region.readable:
-            if region.start % _SMALLEST_HEAP_MAX == 0:
-                yield region.start
-            for step in steps:
-                yield from range(region.start + -region.start % step, region.end, step)
+def _aligned(memory: Memory, steps: set[int]) -> Iterator[int]:
+    for region in memory.regions():
+        if region.writable and region.readable and region.start % _SMALLEST_HEAP_MAX == 0:
+            yield region.start
+    for step in steps:
+        yield from aligned_addresses(memory, step)
 
 
 def _is_plausible(probe: Probe, heap: HeapSeen) -> bool:

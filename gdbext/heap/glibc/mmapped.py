@@ -16,12 +16,11 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.errors import FaultError
 from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.segments import Interval
 from gdbext.heap.glibc.sizes import FLAG_BITS, IS_MMAPPED, Sizes
 from gdbext.heap.model import U64
-from gdbext.memory.bulk import words_at
+from gdbext.memory.bulk import for_each_written_view
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -144,11 +143,8 @@ def _for_each_chunk(
     if low >= high:
         return
     found: Dict[int, Tuple[int, MmappedChunk]] = {}
-    for first in range(low, high, _AT_ONCE):
-        try:
-            words = words_at(target.memory, target.abi, first, min(_AT_ONCE, high - first) // sizes.word)
-        except FaultError:
-            return  # the region's absence is the core reader's problem, told there
+    for first, data in for_each_written_view(target.memory, low, high, page, _AT_ONCE):
+        words = np.frombuffer(data, target.abi.word_dtype).astype(np.uint64, copy=False)
         for user in _user_offsets(sizes, page):
             for one in _headers(words, first, sizes, page, (low, high), (user, trailer)):
                 if user >= found.get(one.start, (0,))[0]:

@@ -15,7 +15,7 @@ from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
 from gdbext.heap.glibc.walk import Segment
 from gdbext.kernels import find_chunk, walk_chunks, words_of
-from gdbext.memory import Region, view
+from gdbext.memory import Memory, Region, for_each_written, view
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -154,7 +154,7 @@ def _heap_fault(location: Location, head: ArenaHead, heap: HeapInfo, page: int) 
 def _heaps_by_scan(target: Target, location: Location, head: ArenaHead) -> List[HeapInfo]:
     """Where ``top`` does not lead to the heaps: every aligned address that claims the arena."""
     heaps = []
-    for address in aligned_addresses(target.memory.regions(), location.heap_max):
+    for address in aligned_addresses(target.memory, location.heap_max):
         try:
             heap = read_heap_info(target, location, address)
         except FaultError:
@@ -164,12 +164,12 @@ def _heaps_by_scan(target: Target, location: Location, head: ArenaHead) -> List[
     return heaps[::-1]
 
 
-def aligned_addresses(regions: Sequence[Region], alignment: int) -> Iterator[int]:
-    """Iterate over the multiples of ``alignment`` that lie in writable regions."""
-    for region in regions:
+def aligned_addresses(memory: Memory, alignment: int) -> Iterator[int]:
+    """Iterate over the multiples of ``alignment`` at which the target may have written something."""
+    for region in memory.regions():
         if region.writable and region.readable:
-            first = region.start + -region.start % alignment
-            yield from range(first, region.end, alignment)
+            for low, high in for_each_written(memory, region.start, region.end):
+                yield from range(low + -low % alignment, high, alignment)
 
 
 def thread_segments(
@@ -245,14 +245,15 @@ class MainArena:
     def _page_starts(self, low: int, top: int) -> Iterator[int]:
         """Iterate over the page starts from which the chunks lead exactly to ``top``."""
         words = self._words(low, top - low)
-        step = self.target.abi.page_size // self.sizes.word
-        stop = len(words)
-        for at in range(0, stop, step):
+        page, stop = self.target.abi.page_size, len(words)
+        written = for_each_written(self.target.memory, low, top)
+        pages = (page_at for first, end in written for page_at in range(first + (low - first) % page, end, page))
+        for at in ((page_at - low) // self.sizes.word for page_at in pages):
             if words[at + 1] & PREV_INUSE and walk_chunks(words, at, stop, self.sizes.rules)[1] == stop:
                 yield low + at * self.sizes.word
 
     def _first_leading_to(self, low: int, top: int) -> Optional[int]:
-        low = self.sizes.align_chunk(low)
+        low = self.sizes.align_chunk(next(for_each_written(self.target.memory, low, top), (low, top))[0])
         words = self._words(low, top - low)
         at = find_chunk(words, 0, len(words), {len(words)}, self.sizes.rules, None)
         return None if at is None else low + at * self.sizes.word
@@ -270,10 +271,11 @@ class MainArena:
         """
         page = self.target.abi.page_size
         readable = [region for region in self.target.memory.regions() if region.source != "absent"]
-        for low, high in _writable_runs(readable):
-            start, high = low + -low % page, high - high % page
-            while start < high and missing > 0:
-                end = None if _inside(claimed, start) else self._end_in_fenceposts(start, high)
+        start = 0
+        for (_, high), (first, behind) in _written_in(self.target.memory, _writable_runs(readable)):
+            start, behind = max(first + -first % page, start), behind - behind % page
+            while start < behind and missing > 0:
+                end = None if _inside(claimed, start) else self._end_in_fenceposts(start, high - high % page)
                 if end is not None and end - start <= missing:
                     yield self._segment(start, end, "mmap", None)
                     missing -= end - start
@@ -309,6 +311,11 @@ def _writable_runs(regions: Sequence[Region]) -> List[Interval]:
         else:
             runs.append((region.start, region.end))
     return runs
+
+
+def _written_in(memory: Memory, runs: Sequence[Interval]) -> Iterator[Tuple[Interval, Interval]]:
+    """Iterate over the parts of runs that the target may have written, each with its run."""
+    return ((run, part) for run in runs for part in for_each_written(memory, *run))
 
 
 def _run_of(runs: Sequence[Interval], address: int) -> Optional[Interval]:

@@ -12,7 +12,7 @@ from gdbext.heap.model import Arena, Blocks, Charge, Heap, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.memory.intervals import Coverage
-from gdbext.memory.process import MappingUse
+from gdbext.memory.mappings import Mapping
 from gdbext.render import text
 from gdbext.target import Identity, Module, Target, Thread
 
@@ -183,7 +183,7 @@ def test_absent_memory_is_told_by_owner():
 def test_residency_is_exact_to_the_byte():
     pages = PageResidency(
         Coverage(u64([0x2000]), u64([0x4000])),
-        [MappingUse(0x1000, 0x5000, "", 0x2000, 0x1000, 0, 0x1000)],
+        [Mapping(0x1000, 0x5000, "", 0x2000, 0x1000, 0, 0x1000)],
     )
     target = replace(target_of(Region(0x1000, 0x5000)), live=True)
     report = rss(target, [heap_of(charge("x", (0x1F00, 0x2100), (0x3FFF, 0x4001)))], Knowledge(pages, ""))

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.residency import page_runs, read_residency, residency_of, without_zero_page
+from gdbext.analysis.residency import residency_by, residency_of
 from gdbext.errors import NoTargetError
+from gdbext.memory import mappings
 from gdbext.memory.fake import FakeMemory
+from gdbext.memory.presence import read_presence
 from gdbext.target import Target
 
 PAGE = mmap.PAGESIZE
@@ -19,12 +21,8 @@ def u64(*values):
     return np.array(values, np.uint64)
 
 
-def test_page_runs():
-    present = np.array([True, True, False, True, False], np.bool_)
-    starts, ends = page_runs(present, 0x10000, 4096)
-    assert starts.tolist() == [0x10000, 0x13000]
-    assert ends.tolist() == [0x12000, 0x14000]
-    assert [len(each) for each in page_runs(np.zeros(0, np.bool_), 0, 4096)] == [0, 0]
+def own_residency():
+    return residency_by(read_presence(os.getpid(), mappings.read_mappings(os.getpid())))
 
 
 def test_own_pages_that_were_touched_are_resident():
@@ -34,7 +32,7 @@ def test_own_pages_that_were_touched_are_resident():
     for page in range(5):
         block[page * PAGE] = 1
     start = ctypes.addressof(ctypes.c_char.from_buffer(block))
-    residency = read_residency(os.getpid(), PAGE)
+    residency = own_residency()
     assert residency.resident(u64(start), u64(start + 64 * PAGE)) == 5 * PAGE
     assert residency.resident(u64(start + 10, start + 5 * PAGE - 1), u64(start + 20, start + 6 * PAGE)) == 11
     assert sum(use.rss for use in residency.mappings()) > 5 * PAGE
@@ -47,11 +45,10 @@ def test_pages_that_were_only_read_are_not():
     block[:PAGE] = b"x" * PAGE
     assert sum(block[page * PAGE] for page in range(64)) == ord("x")  # maps the zero page
     start = ctypes.addressof(ctypes.c_char.from_buffer(block))
-    residency = read_residency(os.getpid(), PAGE)
+    residency = own_residency()
     assert residency.resident(u64(start), u64(start + 64 * PAGE)) == PAGE
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel tells page frame numbers to root only")
 def test_zero_pages_and_pages_shared_after_a_fork_are_told_apart():
     block = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
@@ -68,18 +65,12 @@ def test_zero_pages_and_pages_shared_after_a_fork_are_told_apart():
         os.read(ready, 1)
         os._exit(0)
     try:
-        residency = read_residency(os.getpid(), PAGE)
+        residency = own_residency()
     finally:
         os.close(done)
         os.waitpid(child, 0)
         os.close(ready)
     assert residency.resident(u64(start), u64(start + 64 * PAGE)) == 4 * PAGE
-
-
-def test_pages_shared_after_a_fork_are_kept():
-    present, unshared = np.array([True] * 4), np.array([True, False, False, False])
-    assert without_zero_page(present, unshared, 1).tolist() == [True, False, False, False]
-    assert without_zero_page(present, unshared, 3).tolist() == [True] * 4
 
 
 def test_of_a_core_and_of_another_machine_nothing_is_known():
@@ -103,7 +94,7 @@ def test_an_unreadable_page_map_is_told(monkeypatch):
     def refuse(pid):
         raise GdbextError("cannot read /proc/1/smaps: Permission denied", "run as root")
 
-    monkeypatch.setattr(residency, "read_smaps", refuse)
+    monkeypatch.setattr(residency, "read_mappings", refuse)
     known = residency_of(Target(FakeMemory([]), X86_64, live=True, local_pid=1))
     assert known.residency is None
     assert known.unknown == "residency unknown: cannot read /proc/1/smaps: Permission denied; run as root"

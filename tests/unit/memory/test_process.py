@@ -14,9 +14,13 @@ import pytest
 
 from gdbext.abi import X86_64
 from gdbext.coretarget import modules_of
-from gdbext.errors import FaultError, GdbextError, NoTargetError
+from gdbext.errors import FaultError, NoTargetError
+from gdbext.memory import presence
 from gdbext.memory import process as module
-from gdbext.memory.process import ProcessMemory, read_comm, read_smaps, resident_pages, swapped_pages
+from gdbext.memory.intervals import Coverage
+from gdbext.memory.mappings import open_proc, read_mappings
+from gdbext.memory.presence import read_presence
+from gdbext.memory.process import ProcessMemory, read_comm
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -117,6 +121,8 @@ def test_hole_that_appears_after_the_maps_were_read(child):
     pid, truth = child
     memory = ProcessMemory(pid)
     memory._covers = lambda address, size: True
+    ends = np.array([truth["hole"], truth["hole"] + 64 * PAGE], np.uint64)
+    memory.presence.present = Coverage(ends[:1], ends[1:])
     with pytest.raises(FaultError) as fault:
         memory.read(truth["hole"], 64 * PAGE)
     assert (fault.value.address, fault.value.size) == (truth["hole"], 64 * PAGE)
@@ -163,33 +169,9 @@ def test_bulk_reads_are_fast():
         assert min(times) < 0.3  # 0.04 s on an idle machine
 
 
-def test_residency(child):
-    pid, truth = child
-    start = truth["sparse"]
-    expected = [True, False, False, True, False, True, False, False]
-    assert resident_pages(pid, start, start + 8 * PAGE).tolist() == expected
-    assert resident_pages(pid, start + 1, start + PAGE + 1).tolist() == [True, False]
-    assert resident_pages(pid, start, start).tolist() == []
-    assert not swapped_pages(pid, start, start + 8 * PAGE).any()
-
-
-def test_residency_in_several_reads(child, monkeypatch):
-    pid, truth = child
-    start = truth["sparse"]
-    whole = resident_pages(pid, start, start + 8 * PAGE)
-    monkeypatch.setattr(module, "_ENTRIES", 3)
-    assert resident_pages(pid, start, start + 8 * PAGE).tolist() == whole.tolist()
-
-
-@pytest.mark.parametrize("start", [1 << 62, 1 << 80, -(1 << 20)])
-def test_residency_of_nonsense(child, start):
-    with pytest.raises(FaultError, match="the page map"):
-        resident_pages(child[0], start, start + PAGE)
-
-
 def test_smaps(child):
     pid, truth = child
-    uses = {use.start: use for use in read_smaps(pid)}
+    uses = {use.start: use for use in read_mappings(pid)}
     sparse = next(use for use in uses.values() if use.start <= truth["sparse"] < use.end)
     locked = uses[truth["locked"] + 20 * PAGE]
     assert sparse.rss >= 3 * PAGE
@@ -239,9 +221,9 @@ def test_gone():
                 read()
         process.wait()
         readers += [
-            lambda: read_smaps(process.pid),
+            lambda: read_mappings(process.pid),
             lambda: read_comm(process.pid, process.pid),
-            lambda: resident_pages(process.pid, heap.start, heap.end),
+            lambda: read_presence(process.pid, memory._mappings),
         ]
         for read in readers:
             with pytest.raises(NoTargetError, match=f"process {process.pid} {GONE}"):
@@ -250,43 +232,9 @@ def test_gone():
 
 def test_gone_while_the_page_map_is_read(child, monkeypatch):
     with running("import sys; print(1, flush=True); sys.stdin.read()") as (process, _):
-        descriptor = module._open_proc(process.pid, "pagemap")
+        descriptor = open_proc(process.pid, "pagemap")
         process.kill()
         process.wait()
         with pytest.raises(NoTargetError, match=GONE):
-            module._read_entries(descriptor, process.pid, 16, 4)
+            presence._read_entries(descriptor, process.pid, 16, 4)
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def as_nobody():
-    own = os.geteuid()
-    if own == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(own)
-
-
-@pytest.mark.parametrize(
-    "read", [ProcessMemory, read_smaps, lambda pid: resident_pages(pid, 0x10000, 0x20000)]
-)
-def test_permission(read):
-    with as_nobody(), pytest.raises(GdbextError) as error:
-        read(1)
-    assert re.match(r"cannot read /proc/1/\w+: Permission denied; run as", str(error.value))
-
-
-def test_small_reads_fail_after_close(child):
-    pid, truth = child
-    memory = ProcessMemory(pid)
-    memory.close()
-    memory.close()
-    with pytest.raises(FaultError):
-        memory.read(truth["sparse"], 8)
-
-
-def test_maps_line_that_cannot_be_understood():
-    with pytest.raises(GdbextError, match="cannot understand a line of /proc/7/maps: 'nonsense'"):
-        list(module._parse_maps(7, "nonsense\n"))
