@@ -50,6 +50,13 @@ class PointerRules:
     mangled: bool = False
     headers: Tuple[int, ...] = ()
 
+    def are_interior(self, into: U64) -> Mask:
+        """Return which pointers are interior, given how far each leads into its block."""
+        interior: Mask = into != 0
+        for header in self.headers:
+            interior &= into != header
+        return interior
+
 
 @dataclass(frozen=True)
 class BlockIndex:
@@ -172,8 +179,7 @@ def _hits_in(words: U64, places: U64, index: BlockIndex, rules: PointerRules, wa
     if wanted is not None:
         at = at[wanted[found.row[at]]]
     rows = found.row[at]
-    into = found.address[at] - index.address[rows]
-    return Hits(places[at], rows.astype(np.uint32), ~np.isin(into, np.array([0, *rules.headers], np.uint64)))
+    return Hits(places[at], rows.astype(np.uint32), rules.are_interior(found.address[at] - index.address[rows]))
 
 
 def _find_near(values: U64, index: BlockIndex) -> I64:
