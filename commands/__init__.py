@@ -370,7 +370,7 @@ COMMANDS: Sequence[CommandSpec] = (
         summary="What is at an address: block, type, who points there, neighbours, its words",
         description="ADDRESS is any expression of gdb; it need not be the start of a block. Sizes are usable "
         "bytes. `contents` is a hint at a block's first bytes: text, where its words point to, zeros, or "
-        "hexadecimal. `reach` is reached, maybe leaked or leaked; `type` what the block is, with how sure that is; "
+        "hexadecimal. `reach` is reached, possibly leaked or leaked; `type` what the block is, with how sure that is; "
         "pointers are words of other blocks in use and of roots, the first of which are named (blocks refs has all)."
         "\n\nUnder `Words` each word says what it looks like: a pointer with what it points at, text, a number; equal "
         "ones share a row, * marks the one that holds ADDRESS. In freed blocks mangled links of free lists are decoded."
@@ -389,9 +389,10 @@ COMMANDS: Sequence[CommandSpec] = (
         run="leaks:find",
         summary="What leaked: blocks in use that no way from any root leads to",
         description="Roots are registers, stacks from the stack pointer up, thread-local storage, writable data of "
-        "modules and all other writable memory outside of heaps. `reached`: pointers to beginnings of blocks lead "
-        "there from a root. `maybe leaked`: the way needs a pointer into the middle of a block, as a container, a base "
-        "class, a tag or a custom allocator has it; or chance. `leaked`: no way at all. A `leak root` is a leaked "
+        "modules and all other writable memory outside of heaps. `reached`: start pointers lead there from a "
+        "root. `possibly leaked`: every path needs an interior pointer, as a container, a base class or a tag has it; "
+        "or chance. `leaked`: unreachable. Where nearly all interior pointers lead equally far into their blocks, "
+        "behind a header of the program's own, they count as start pointers: see `headers`. A `leak root` is a leaked "
         "block that no leaked block points at, or the lowest of a cycle that nothing else points at; it `keeps` itself "
         "and what only it leads to, so mend leak roots first. All other leaked blocks are `indirect`.\n\n"
         "False leaks: what `Missing` lists could not be looked at, so blocks that only it points at look leaked. "
@@ -400,7 +401,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "can hide a leak, never make one. 10 rows of each table are shown.",
         options=(
             Option("list", "flag", "list every leaked block, with its leak root"),
-            Option("maybe", "flag", "list the maybe leaked blocks too"),
+            Option("maybe", "flag", "list the possibly leaked blocks too"),
             _CLEAR,
             _MANGLED,
         ),

@@ -1,4 +1,4 @@
-/* Blocks that are leaked, maybe leaked and reached, in every way there is; each is stated by name with what is to be
+/* Blocks that are leaked, possibly leaked and reached, in every way there is; each is stated by name with what is to be
  * said of it. Included by leaks.c and jemalloc_leaks.c, after truth.h or jetruth.h; they say what TAKE, TAKE_AGAIN,
  * GIVE and USABLE are, and which modes there are.
  *
@@ -12,7 +12,7 @@
 
 #define MAX_TOLD 256
 enum expected { LEAKED, MAYBE, REACHED };
-static const char *const state_names[] = {"leaked", "maybe leaked", "reached"};
+static const char *const state_names[] = {"leaked", "possibly leaked", "reached"};
 
 /* What a leaked block is among leaked blocks: of each cycle that nothing leads to, the lowest is the leak root. */
 #define ROOT "leak root"
@@ -506,7 +506,7 @@ static void libc(void)
 }
 
 /* Values that setenv has replaced stay, before glibc 2.41, in libc's tree, which keeps a colour in the lowest bit of
- * its pointers (misc/tsearch.c): without --clear 1 these are maybe leaked. Not among all modes: it is to be named. */
+ * its pointers (misc/tsearch.c): without --clear 1 these are possibly leaked. Not among all modes: it is to be named. */
 static void environment(void)
 {
     char value[64];

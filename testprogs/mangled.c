@@ -24,8 +24,8 @@ struct expected {
 #define LOST "leaked", "leaked", "leaked", "leak root"
 static const struct expected as_it_is = {"reached", "reached", "reached", "", ""};
 static const struct expected mangled = {"leaked", "reached", "reached", "leak root", ""};
-static const struct expected mangled_middle = {"leaked", "maybe leaked", "maybe leaked", "leak root", ""};
-static const struct expected mangled_tag = {"leaked", "maybe leaked", "reached", "leak root", ""};
+static const struct expected mangled_middle = {"leaked", "possibly leaked", "possibly leaked", "leak root", ""};
+static const struct expected mangled_tag = {"leaked", "possibly leaked", "reached", "leak root", ""};
 static const struct expected lost = {LOST, "leak root"}, kept_by_lost = {LOST, "indirect"};
 
 static struct told {

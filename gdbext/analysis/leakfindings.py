@@ -61,7 +61,7 @@ def _evidence(
 ) -> Iterator[str]:
     if doubts:
         yield f"not certain: {doubts_text(doubts)} cannot be looked at, and what only that points at looks leaked"
-    reached = f"{totals.reached_blocks} reached from roots, {totals.maybe_leaked_blocks} maybe leaked"
+    reached = f"{totals.reached_blocks} reached from roots, {totals.maybe_leaked_blocks} possibly leaked"
     yield f"of {count_text(totals.blocks, 'block')} in use {totals.leaked_blocks} leaked; {reached}"
     for row in known[:_MOST]:
         blocks = f"{count_text(row.blocks, 'block')}, {size_text(row.bytes)}"

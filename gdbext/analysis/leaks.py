@@ -22,18 +22,19 @@ from gdbext.wording import count_text, size_text
 
 @dataclass(frozen=True)
 class Totals:
-    """All blocks in use; reached, maybe leaked and leaked ones add up to them, leak roots and indirect to leaked.
+    """All blocks in use; reached, possibly leaked and leaked ones add up to them, leak roots and indirect to leaked.
 
     :param indirect_blocks: kept by leaked blocks; those in a leak root's cycle too, but for the one that stands for it.
     :param shared_blocks: of the indirect ones, those that several leak roots lead to.
+    :param reached_by_offset_blocks: of the reached ones, those that start pointers lead to behind a header alone.
     """
 
     blocks: int = line("blocks in use", Kind.COUNT)
     bytes: int = line("bytes", Kind.BYTES)
     reached_blocks: int = line("reached", Kind.COUNT)
     reached_bytes: int = line("reached bytes", Kind.BYTES)
-    maybe_leaked_blocks: int = line("maybe leaked", Kind.COUNT)
-    maybe_leaked_bytes: int = line("maybe leaked bytes", Kind.BYTES)
+    maybe_leaked_blocks: int = line("possibly leaked", Kind.COUNT)
+    maybe_leaked_bytes: int = line("possibly leaked bytes", Kind.BYTES)
     leaked_blocks: int = line("leaked", Kind.COUNT)
     leaked_bytes: int = line("leaked bytes", Kind.BYTES)
     leak_root_blocks: int = line("leak roots", Kind.COUNT)
@@ -42,6 +43,8 @@ class Totals:
     indirect_bytes: int = line("indirect bytes", Kind.BYTES)
     shared_blocks: int = line("shared", Kind.COUNT)
     shared_bytes: int = line("shared bytes", Kind.BYTES)
+    reached_by_offset_blocks: int = line("reached by offset", Kind.COUNT)
+    reached_by_offset_bytes: int = line("bytes reached by offset", Kind.BYTES)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,23 @@ class RootRow:
 
 
 @dataclass(frozen=True)
+class HeaderRow:
+    """A header before what the program's own allocator hands out; see :class:`gdbext.analysis.reach.headers.Header`.
+
+    :param blocks: with a pointer at this offset, among ``of``, to which only interior pointers lead.
+    :param chance: the share that would have one by chance.
+    :param reached_blocks: reached by this offset alone.
+    """
+
+    offset: int = column("bytes of header", Kind.COUNT)
+    blocks: int = column("blocks", Kind.COUNT)
+    of: int = column("of", Kind.COUNT)
+    share: float = column("share", Kind.SHARE)
+    chance: float = column("by chance", Kind.SHARE)
+    reached_blocks: int = column("reached so", Kind.COUNT)
+
+
+@dataclass(frozen=True)
 class Leaks:
     """What ``blocks leaks`` answers; the two lists at its end are shown when they are asked for."""
 
@@ -79,11 +99,13 @@ class Leaks:
     totals: Totals = line(None, Kind.OBJECT)
     states: Sequence[StateRow] = table("Blocks in use", json=False)
     roots: Sequence[RootRow] = table("Roots")
+    headers: Sequence[HeaderRow] = table("Headers of the program's own: pointers behind them are start pointers")
     by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
     leak_roots: Rows = table("Leak roots, those that keep most first")
     by_size: Rows = table("Leaked by size, most bytes first")
     leaked: Rows = table(None)
     maybe_leaked: Rows = table(None)
+    reached_by_offset: Optional[Rows] = table(None)
 
 
 @dataclass(frozen=True)
@@ -95,16 +117,16 @@ class ListedLeaks(Leaks):
 
 @dataclass(frozen=True)
 class MaybeLeaks(Leaks):
-    """As :class:`Leaks`, with every maybe leaked block in the text."""
+    """As :class:`Leaks`, with every possibly leaked block in the text."""
 
-    maybe_leaked: Rows = table("Maybe leaked blocks")
+    maybe_leaked: Rows = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
 class FullLeaks(ListedLeaks):
     """As :class:`Leaks`, with both lists in the text."""
 
-    maybe_leaked: Rows = table("Maybe leaked blocks")
+    maybe_leaked: Rows = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
@@ -113,6 +135,7 @@ class NoLeaks(Leaks):
 
     states: Sequence[StateRow] = table(None, json=False)
     roots: Sequence[RootRow] = table(None)
+    headers: Sequence[HeaderRow] = table(None)
     by_type: Optional[Rows] = table(None)
     leak_roots: Rows = table(None)
     by_size: Rows = table(None)
@@ -120,9 +143,9 @@ class NoLeaks(Leaks):
 
 @dataclass(frozen=True)
 class NoLeaksMaybe(NoLeaks):
-    """As :class:`NoLeaks`, with every maybe leaked block in the text."""
+    """As :class:`NoLeaks`, with every possibly leaked block in the text."""
 
-    maybe_leaked: Rows = table("Maybe leaked blocks")
+    maybe_leaked: Rows = table("Possibly leaked blocks")
 
 
 _PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
@@ -139,7 +162,7 @@ def leaks(
 
     :param types: None where they were not looked for, or in vain.
     :param listed: whether the text has every leaked block.
-    :param maybe: whether the text has every maybe leaked block.
+    :param maybe: whether the text has every possibly leaked block.
     :param problems: besides those of the heaps and of the search: of the types.
     """
     groups = group_leaks(reach)
@@ -155,11 +178,13 @@ def leaks(
             totals,
             _states(totals),
             list(_roots(reach)),
+            list(_headers(reach)),
             tables.by_type(),
             tables.leak_roots(),
             tables.by_size(),
             tables.leaked(),
             tables.maybe_leaked(),
+            tables.reached_by_offset() if listed else None,
         ),
         problems,
         list(_notes(totals, listed, maybe)),
@@ -179,6 +204,7 @@ def count_totals(reach: Reach, groups: LeakGroups) -> Totals:
     figures: List[int] = [*every, *reached, *maybe, *leaked]
     for chosen in (role == LEAK_ROOT, role != LEAK_ROOT, groups.shared):
         figures += [int(np.count_nonzero(chosen)), int(size[chosen].sum())]
+    figures += _sums(reach.header_offsets != 0, reach)
     return Totals(*figures)
 
 
@@ -189,12 +215,14 @@ def _sums(mask: Mask, reach: Reach) -> Tuple[int, int]:
 def _states(totals: Totals) -> Sequence[StateRow]:
     rows = (
         ("reached", totals.reached_blocks, totals.reached_bytes),
-        ("maybe leaked", totals.maybe_leaked_blocks, totals.maybe_leaked_bytes),
+        ("reached: behind a header", totals.reached_by_offset_blocks, totals.reached_by_offset_bytes),
+        ("possibly leaked", totals.maybe_leaked_blocks, totals.maybe_leaked_bytes),
         ("leaked", totals.leaked_blocks, totals.leaked_bytes),
         ("leaked: leak roots", totals.leak_root_blocks, totals.leak_root_bytes),
         ("leaked: indirect", totals.indirect_blocks, totals.indirect_bytes),
     )
-    return [StateRow(*row, row[2] / totals.bytes if totals.bytes else None) for row in rows]
+    shown = [row for row in rows if row[1] or "behind" not in row[0]]
+    return [StateRow(*row, row[2] / totals.bytes if totals.bytes else None) for row in shown]
 
 
 def _roots(reach: Reach) -> Iterator[RootRow]:
@@ -206,6 +234,12 @@ def _roots(reach: Reach) -> Iterator[RootRow]:
         words = sum(word.kind == kind for word in roots.words)
         if ranges or words:
             yield RootRow(kind, len(ranges), sum(ranges), words, pointers[kind])
+
+
+def _headers(reach: Reach) -> Iterator[HeaderRow]:
+    for one in reach.marked.headers.found if reach.marked.headers else ():
+        reached = int(np.count_nonzero(reach.header_offsets == one.offset))
+        yield HeaderRow(one.offset, one.blocks, one.of, one.share, one.chance, reached)
 
 
 def _pointers_by_kind(reach: Reach) -> Dict[str, int]:
@@ -260,7 +294,7 @@ def _maybe_text(totals: Totals) -> str:
     blocks = count_text(totals.maybe_leaked_blocks, "block")
     size = size_text(totals.maybe_leaked_bytes)
     be = "is" if totals.maybe_leaked_blocks == 1 else "are"
-    return f"{blocks}, {size}, {be} maybe leaked: only pointers into the middle of a block lead there."
+    return f"{blocks}, {size}, {be} possibly leaked: only interior pointers lead there."
 
 
 def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
@@ -270,14 +304,15 @@ def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
     if totals.leaked_blocks and not listed:
         yield "--list shows every leaked block, with its leak root"
     if totals.maybe_leaked_blocks and not maybe:
-        yield "--maybe shows the maybe leaked ones"
+        yield "--maybe shows the possibly leaked ones"
 
 
 def _evidence(reach: Reach) -> Iterator[Evidence]:
     roots = reach.marked.roots
-    size = sum(one.size for one in roots.ranges)
+    size, code = (sum(one.size for one in roots.ranges if one.code is kind) for kind in (False, True))
     how = f", bits {reach.rules.clear:#x} cleared" if reach.rules.clear else ""
     how += ", as it stands or else XORed with its own address >> 12" if reach.rules.mangled else ""
     looked = f"every aligned word of {size_text(size)} of root memory and of the blocks reached from it{how}"
+    looked += f", the words at every byte of {size_text(code)} of code that the program made" if code else ""
     words = count_text(len(roots.words), "register or other word", "registers and other words")
     yield Evidence("roots", f"{looked}, and {words}")

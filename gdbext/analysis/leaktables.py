@@ -84,12 +84,22 @@ class LeakedRow:
 
 @dataclass(frozen=True)
 class MaybeRow:
-    """One block that only pointers into the middle of blocks lead to."""
+    """One block to which every path needs an interior pointer."""
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
     type: Optional[str] = column("type")
     contents: Optional[str] = column("contents")
+
+
+@dataclass(frozen=True)
+class OffsetRow:
+    """One block that start pointers lead to behind a header alone."""
+
+    address: int = column("address", Kind.ADDRESS)
+    size: int = column("size", Kind.COUNT)
+    reached_by_offset: int = column("reached by offset", Kind.COUNT)
+    type: Optional[str] = column("type")
 
 
 @dataclass(frozen=True)
@@ -112,9 +122,14 @@ class Tables:
         return Rows(self._leaked_rows, LeakedRow, len(self.groups))
 
     def maybe_leaked(self) -> Rows:
-        """Return every maybe leaked block, in address order."""
+        """Return every possibly leaked block, in address order."""
         rows = np.flatnonzero(self.reach.states == MAYBE_REACHED)
         return Rows(lambda: self._maybe_rows(rows), MaybeRow, len(rows))
+
+    def reached_by_offset(self) -> Rows:
+        """Return every block that is reached by an offset alone, in address order."""
+        rows = np.flatnonzero(self.reach.header_offsets)
+        return Rows(lambda: self._offset_rows(rows), OffsetRow, len(rows))
 
     def contents_of(self, row: int) -> Optional[str]:
         """Return what a row's first bytes look like."""
@@ -171,6 +186,13 @@ class Tables:
             columns = (chosen, self.reach.address[chosen], self.reach.size[chosen])
             for row, address, size in zip(*(each.tolist() for each in columns)):
                 yield MaybeRow(address, size, self.type_of(row), hint.of(address, size))
+
+    def _offset_rows(self, rows: I64) -> Iterator[OffsetRow]:
+        for part in slices(len(rows), _AT_ONCE):
+            chosen = rows[part]
+            columns = (chosen, self.reach.address[chosen], self.reach.size[chosen], self.reach.header_offsets[chosen])
+            for row, address, size, offset in zip(*(each.tolist() for each in columns)):
+                yield OffsetRow(address, size, offset, self.type_of(row))
 
     def _size_rows(self) -> Iterator[SizeRow]:
         """Iterate over the sizes, of which there are far fewer than blocks."""

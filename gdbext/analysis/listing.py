@@ -25,7 +25,8 @@ from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Report, Rows, line, table
 
 _ROWS_AT_ONCE = 1 << 16
-_USUAL = ("address", "size", "state", "reach", "refs", "type", "confidence", "arena", "allocator")
+_USUAL = ("address", "size", "state", "reach", "reached_by_offset", "refs", "type", "confidence", "arena", "allocator")
+_BESIDE = ("reached_by_offset",)  # in JSON alone unless it is asked for
 _LESS = ("arena", "allocator")  # the text has no room for these beside a type
 
 
@@ -154,10 +155,11 @@ def _row_type(manner: Manner, live: Optional[Live]) -> type:
     if manner.columns is not None:
         return type_of_rows(tuple(manner.columns))
     typed = live is not None and live.types is not None
-    known = {"reach": live is not None, "refs": live is not None and live.refs is not None}
+    known = dict.fromkeys(("reach", "reached_by_offset"), live is not None)
+    known["refs"] = live is not None and live.refs is not None
     known["type"] = known["confidence"] = typed
     shown = tuple(name for name in _USUAL if known.get(name, True))
-    return type_of_rows(shown, _LESS if typed else ())
+    return type_of_rows(shown, (*_BESIDE, *(_LESS if typed else ())))
 
 
 def _owners(heap: Heap, arena: Optional[int], by_index: bool) -> Sequence[int]:

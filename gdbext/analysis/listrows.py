@@ -53,6 +53,11 @@ def _reach(part: HeapColumns, at: I64) -> List[Any]:
     return _by_row(part, at, states, lambda state: STATE_NAMES[state])
 
 
+def _offsets(part: HeapColumns, at: I64) -> List[Any]:
+    offsets = part.live.reach.header_offsets if part.live else None
+    return _by_row(part, at, offsets, lambda offset: offset or None)
+
+
 def _types(part: HeapColumns, at: I64) -> List[Any]:
     types = part.live.types if part.live else None
     if types is None:
@@ -74,6 +79,7 @@ COLUMNS: Mapping[str, Cells] = {
     "size": Cells(Kind.COUNT, lambda part, at: part.heap.blocks.size[at].tolist()),
     "state": Cells(Kind.TEXT, _states),
     "reach": Cells(Kind.TEXT, _reach),
+    "reached_by_offset": Cells(Kind.COUNT, _offsets),
     "refs": Cells(Kind.COUNT, _references),
     "type": Cells(Kind.TEXT, _types),
     "confidence": Cells(Kind.TEXT, _confidence),

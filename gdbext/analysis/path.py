@@ -356,7 +356,7 @@ class _Walker:
     ) -> Step:
         row, interior = to_row
         to = int(self._reach.address[row])
-        into = 0 if not interior else None if value is None else value - to
+        into = None if value is None else value - to
         return Step(
             number, place.kind, place.address, place.thread, place.block, place.size, place.type, place.offset,
             to, into, interior, mangled, place.text + (", mangled" if mangled else ""),
@@ -374,7 +374,7 @@ class _Walker:
         places = np.arange(first, max(end - word + 1, first), word, dtype=np.uint64)
         found, known = self._follow(places)
         inside = known & (found.row == row)
-        begins = found.address == index.address[row]
+        begins = ~self._reach.rules.are_interior(found.address - index.address[row])
         at = np.flatnonzero(inside & begins)
         at = at if len(at) else np.flatnonzero(inside)
         if not len(at):

@@ -82,7 +82,8 @@ class Found(Place):
     :param block: its user pointer.
     :param offset: bytes from the user pointer to the address.
     :param contents: hint at the first bytes.
-    :param pointers: words in use or in roots that point at its beginning.
+    :param reached_by_offset: bytes of the header behind which alone start pointers lead to it.
+    :param pointers: words in use or in roots that are start pointers to it.
     :param interior: those that point further back.
     :param references: the first of them.
     """
@@ -91,6 +92,7 @@ class Found(Place):
     offset: int = line("offset", Kind.COUNT)
     state: str = line("state")
     reach: Optional[str] = line("reach")
+    reached_by_offset: Optional[int] = line("reached by offset", Kind.COUNT)
     type: Optional[str] = line("type")
     confidence: Optional[str] = line("confidence")
     pointers: Optional[int] = line("pointers to it", Kind.COUNT)
@@ -104,7 +106,8 @@ class Found(Place):
     dump: Sequence[Any] = table("Words")
 
 
-_OFTEN_UNKNOWN = ("reach", "type", "confidence", "pointers", "interior", "details", "references")
+_LIVE = ("reach", "reached_by_offset", "type", "confidence", "pointers", "interior")
+_OFTEN_UNKNOWN = (*_LIVE, "details", "references")
 
 
 @dataclass(frozen=True)
@@ -217,8 +220,7 @@ def _found(
 
 def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
     """Return reachability, type and pointers of a block as far as they are known."""
-    names = ("reach", "type", "confidence", "pointers", "interior")
-    facts: "dict[str, Any]" = {**dict.fromkeys(names), "references": ()}
+    facts: "dict[str, Any]" = {**dict.fromkeys(_LIVE), "references": ()}
     if known is None:
         return facts
     found = refs(known.live.reach, known.places, pointer, interior=True).data
@@ -229,6 +231,7 @@ def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
     row, types = known.live.reach.find_row(pointer), known.live.types
     if row is not None:
         facts["reach"] = STATE_NAMES[int(known.live.reach.states[row])]
+        facts["reached_by_offset"] = int(known.live.reach.header_offsets[row]) or None
     if row is not None and types is not None:
         facts["type"] = types.name(row)
         facts["confidence"] = CONFIDENCE_NAMES[int(types.confidence[row])] or None

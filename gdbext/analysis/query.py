@@ -28,7 +28,7 @@ class FieldKind(Enum):
     THREAD = "a number or a name"
     TEXT = "a text"
     STATE = "a state"
-    REACH = "one of reached, maybe leaked, leaked"
+    REACH = "one of reached, possibly leaked, leaked"
     LEVEL = "one of none, low, medium, high"
 
 
@@ -240,7 +240,7 @@ class _Parser:
         return _value(field.text, sign, value)
 
     def two_words(self, field: Token) -> Optional[Token]:
-        """Take a state of two words without quotes ("maybe leaked", "in use") where there is one."""
+        """Take a state of two words without quotes ("possibly leaked", "in use") where there is one."""
         first, second = self.token, self.given[min(self.at + 1, len(self.given) - 1)]
         joined = f"{first.keyword} {second.keyword}"
         kind = FIELDS.get(field.text) if field.kind == WORD else None

@@ -54,6 +54,7 @@ class Needs:
 
 _NEEDS: Mapping[str, Needs] = {
     "reach": Needs(reach=True),
+    "reached_by_offset": Needs(reach=True),
     "type": Needs(reach=True, types=True),
     "confidence": Needs(reach=True, types=True),
     "refs": Needs(reach=True, refs=True),

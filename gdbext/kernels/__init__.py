@@ -29,6 +29,7 @@ from gdbext.kernels.native import find_library
 from gdbext.kernels.native_graph import NativeGraphs
 from gdbext.kernels.pointers import (
     MAYBE_REACHED,
+    MOST_HEADERS,
     NOT_REACHED,
     REACHED,
     BlockIndex,
@@ -70,6 +71,7 @@ else:
 __all__ = [
     "IN_USE",
     "MAYBE_REACHED",
+    "MOST_HEADERS",
     "MOST_NODES",
     "MOST_TALLIED",
     "NONE",

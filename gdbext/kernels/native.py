@@ -26,7 +26,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check
 
-ABI = 4
+ABI = 5
 STEP_MILLISECONDS = 100
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
@@ -59,6 +59,14 @@ class _TallyHeads(ctypes.Structure):
         *((name, _u64) for name in ("bytes", "count", "stride", "stop", "stop_step", "hash", "total")),
         ("lengths", _pointer),
         *((name, _u32) for name in ("word", "swapped", "stops", "hash_size")),
+    ]
+
+
+class _PointerRules(ctypes.Structure):
+    _fields_ = [
+        ("clear", _u64),
+        ("headers", _u64 * reference_pointers.MOST_HEADERS),
+        *((name, _u32) for name in ("word", "swapped", "mangled", "unused")),
     ]
 
 
@@ -96,8 +104,8 @@ _SIGNATURES = {
     "gx_chains_new": (_pointer, [_pointer, _pointer, _u64, _pointer, _pointer, _u64, _pointer]),
     "gx_tally_new": (_pointer, [_pointer, _pointer, _pointer]),
     "gx_tally_write": (ctypes.c_int64, [_pointer, _pointer, _pointer]),
-    "gx_scan_new": (_pointer, [_pointer, _pointer, _pointer, _u32, _u32, _u32, _u64, _u64]),
-    "gx_mark_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u32, _u32, _u32, _u64]),
+    "gx_scan_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u64]),
+    "gx_mark_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _pointer]),
     "gx_index_new": (_pointer, [_pointer]),
     "gx_job_run": (ctypes.c_int64, [_pointer, _u32]),
     "gx_job_found": (ctypes.c_int64, [_pointer]),
@@ -328,8 +336,8 @@ class Native:
         """As :func:`gdbext.kernels.pointers.scan_pointers`."""
         held, blocks = _Held(spans), self._blocks(index)
         chosen = None if wanted is None else _column(wanted, "u1")
-        how = (*_pointer_rules(rules), most)
-        with self._job(self._library.gx_scan_new(held.reference, blocks, _place(chosen), *how)) as job:
+        how = _pointer_rules(rules)
+        with self._job(self._library.gx_scan_new(held.reference, blocks, _place(chosen), how, most)) as job:
             found = self._told(self._library.gx_job_found(job))
             place, row = np.empty(found, np.uint64), np.empty(found, np.uint32)
             interior = np.empty(found, np.uint8)
@@ -344,9 +352,8 @@ class Native:
         chosen, begun = _column(live, "u1"), _column(roots, "u1")
         if len(chosen) != len(index) or len(begun) != len(index):
             raise NativeError("a state and a mark are needed for every block")
-        how = _pointer_rules(rules)
         columns = (blocks, _place(chosen), _place(begun))
-        with self._job(self._library.gx_mark_new(held.reference, *columns, *how)) as job:
+        with self._job(self._library.gx_mark_new(held.reference, *columns, _pointer_rules(rules))) as job:
             states = np.empty(len(index), np.uint8)
             self._told(self._library.gx_mark_write(job, len(index), _place(states)))
         return states
@@ -385,8 +392,10 @@ class Native:
         return answer
 
 
-def _pointer_rules(rules: PointerRules) -> Tuple[int, int, int, int]:
-    return rules.word, _swapped(rules.byteorder), int(rules.mangled), rules.clear & _MOST
+def _pointer_rules(rules: PointerRules) -> Any:
+    headers = (_u64 * reference_pointers.MOST_HEADERS)(*rules.headers)
+    flags = (rules.word, _swapped(rules.byteorder), int(rules.mangled), 0)
+    return ctypes.byref(_PointerRules(rules.clear & _MOST, headers, *flags))
 
 
 def _link_rules(rules: LinkRules) -> Tuple[_LinkRules, Any]:

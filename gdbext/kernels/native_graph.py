@@ -25,7 +25,7 @@ class _Edges(ctypes.Structure):
 
 
 _SIGNATURES = {
-    "gx_edges_new": (_pointer, [_pointer, _pointer, _pointer, _u32, _u32, _u32, _u64, _u64]),
+    "gx_edges_new": (_pointer, [_pointer, _pointer, _pointer, _pointer, _u64]),
     "gx_components_new": (_pointer, [_pointer, _pointer, _u32]),
     "gx_breadth_new": (_pointer, [_pointer, _pointer, _pointer]),
     "gx_dominators_new": (_pointer, [_pointer, _pointer, _pointer, _u64, _u64]),
@@ -62,7 +62,7 @@ class NativeGraphs:
         held, blocks = native._Held(spans), self._kernels._blocks(index)
         chosen = _marks(live, len(index))
         most = _ALL if most is None else max(most, 0)
-        how = (*native._pointer_rules(rules), min(most, _ALL))
+        how = (native._pointer_rules(rules), min(most, _ALL))
         with self._job(self._library.gx_edges_new(held.reference, blocks, native._place(chosen), *how)) as job:
             found = self._library.gx_edges_found(job)
             if found == _NO_ROOM:

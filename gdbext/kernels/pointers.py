@@ -22,6 +22,8 @@ Mask = npt.NDArray[np.bool_]
 
 NOT_REACHED, MAYBE_REACHED, REACHED = range(3)
 
+MOST_HEADERS = 4  # as in native/src/scan.rs
+
 MOST_HITS = 1 << 20  # of one mebibyte: all
 _AT_ONCE = 1 << 17  # words
 _PIECE = 1 << 20  # bytes of which ``most`` is meant
@@ -38,12 +40,22 @@ class PointerRules:
     :param clear: bits that are no part of the address: tags.
     :param mangled: whether a word that does not lead to a block as it stands is one XORed with its own address >> 12,
         as glibc's safe-linking stores links; ``clear`` is cleared of what that reveals.
+    :param headers: bytes of the headers that blocks may have, at most :data:`MOST_HEADERS` different ones: a pointer so
+        far into a block counts as one to its beginning.
     """
 
     word: int
     byteorder: str = "little"
     clear: int = 0
     mangled: bool = False
+    headers: Tuple[int, ...] = ()
+
+    def are_interior(self, into: U64) -> Mask:
+        """Return which pointers are interior, given how far each leads into its block."""
+        interior: Mask = into != 0
+        for header in self.headers:
+            interior &= into != header
+        return interior
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Hits:
 
     :param place: address of the word.
     :param row: of the block.
-    :param interior: whether it points behind the block's beginning.
+    :param interior: whether it points behind the block's beginning, and not to what follows a header.
     :param full: whether some were left out.
     """
 
@@ -167,7 +179,7 @@ def _hits_in(words: U64, places: U64, index: BlockIndex, rules: PointerRules, wa
     if wanted is not None:
         at = at[wanted[found.row[at]]]
     rows = found.row[at]
-    return Hits(places[at], rows.astype(np.uint32), found.address[at] != index.address[rows])
+    return Hits(places[at], rows.astype(np.uint32), rules.are_interior(found.address[at] - index.address[rows]))
 
 
 def _find_near(values: U64, index: BlockIndex) -> I64:
@@ -191,8 +203,8 @@ def _joined(parts: Sequence[Hits], full: bool) -> Hits:
 def mark_blocks(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, roots: U8) -> U8:
     """Return what can be reached from roots.
 
-    A block is REACHED when pointers to beginnings of blocks lead to it from a root, MAYBE_REACHED when a way
-    there needs a pointer into the middle of a block. Both are fixpoints.
+    A block is REACHED when pointers to beginnings of blocks lead to it from a root, MAYBE_REACHED when a path
+    there needs an interior pointer. Both are fixpoints.
 
     :param spans: the memory that the blocks lie in, beginning at aligned addresses; what is not there is not looked
         at.

@@ -356,9 +356,11 @@ impl Seen {
 mod tests {
     use super::*;
     use crate::memory::{Span, Words};
+    use crate::scan::HEADERS;
     use std::time::Duration;
 
-    const POINTERS: Pointers = Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false };
+    const POINTERS: Pointers =
+        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS] };
 
     struct Found {
         first: Vec<u64>,

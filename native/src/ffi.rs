@@ -14,7 +14,7 @@ use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 4;
+pub const ABI: u32 = 5;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -110,6 +110,24 @@ pub struct LinkRules {
     pub swapped: u32,
     pub mangled: u32,
     pub unused: u32,
+}
+
+/// [`scan::Pointers`] as they come.
+#[repr(C)]
+pub struct PointerRules {
+    pub clear: u64,
+    pub headers: [u64; scan::HEADERS],
+    pub word: u32,
+    pub swapped: u32,
+    pub mangled: u32,
+    pub unused: u32,
+}
+
+impl PointerRules {
+    pub(crate) fn pointers(&self) -> Option<scan::Pointers> {
+        let words = words(self.word, self.swapped)?;
+        Some(scan::Pointers { words, clear: self.clear, mangled: self.mangled != 0, headers: self.headers })
+    }
 }
 
 /// Chunks to be walked, and where their columns go.
@@ -451,23 +469,20 @@ pub unsafe extern "C" fn gx_tally_write(job: *const Job, figures: *mut u64, samp
 /// Begins a scan for pointers into blocks; see [`scan::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
-/// `memory` and `blocks` are as their types say; `wanted` is null or has a byte for each block.
+/// `memory`, `blocks` and `rules` are as their types say; `wanted` is null or has a byte for each block.
 #[no_mangle]
 pub unsafe extern "C" fn gx_scan_new(
     memory: *const Memory,
     blocks: *const Blocks,
     wanted: *const u8,
-    word: u32,
-    swapped: u32,
-    mangled: u32,
-    clear: u64,
+    rules: *const PointerRules,
     most: u64,
 ) -> *mut Job {
     started(|| {
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
         let index = unsafe { block_index(blocks)? };
         let wanted = if wanted.is_null() { None } else { Some(unsafe { read(wanted, index.len() as u64)? }) };
-        let pointers = scan::Pointers { words: words(word, swapped)?, clear, mangled: mangled != 0 };
+        let pointers = unsafe { rules.as_ref()?.pointers()? };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
         let work = scan::Job::new(spans.all(), blocks, wanted, pointers, usize::try_from(most).unwrap_or(usize::MAX));
         Some(Job { work: Work::Scan(work), _index: Some(index), _rules: None, _memory: memory })
@@ -527,24 +542,21 @@ pub(crate) unsafe fn block_index(blocks: *const Blocks) -> Option<Arc<scan::Inde
 /// Begins a propagation from roots; see [`graph::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
-/// `memory` and `blocks` are as their types say; `live` and `states` have a byte for each block.
+/// `memory`, `blocks` and `rules` are as their types say; `live` and `states` have a byte for each block.
 #[no_mangle]
 pub unsafe extern "C" fn gx_mark_new(
     memory: *const Memory,
     blocks: *const Blocks,
     live: *const u8,
     states: *const u8,
-    word: u32,
-    swapped: u32,
-    mangled: u32,
-    clear: u64,
+    rules: *const PointerRules,
 ) -> *mut Job {
     started(|| {
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
         let index = unsafe { block_index(blocks)? };
         let count = index.len() as u64;
         let (live, states) = unsafe { (read(live, count)?, read(states, count)?) };
-        let pointers = scan::Pointers { words: words(word, swapped)?, clear, mangled: mangled != 0 };
+        let pointers = unsafe { rules.as_ref()?.pointers()? };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
         let work = graph::Job::new(spans, blocks, pointers, live, states)?;
         Some(Job { work: Work::Mark(work), _index: Some(index), _rules: None, _memory: memory })
@@ -712,12 +724,16 @@ mod tests {
         });
     }
 
+    fn pointer_rules(word: u32) -> PointerRules {
+        PointerRules { clear: 0, headers: [0; scan::HEADERS], word, swapped: 0, mangled: 0, unused: 0 }
+    }
+
     #[test]
     fn a_scan_and_a_propagation() {
         let (address, size) = ([0x1000u64, 0x2000], [16u64, 16]);
         let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
         with_memory(|memory| unsafe {
-            let job = gx_scan_new(memory, &blocks, null(), 8, 0, 0, 0, 1 << 63);
+            let job = gx_scan_new(memory, &blocks, null(), &pointer_rules(8), 1 << 63);
             while gx_job_run(job, 0) == 0 {}
             let (mut places, mut rows, mut interior) = ([0; 2], [0; 2], [0; 2]);
             assert_eq!(gx_job_found(job), 2);
@@ -726,13 +742,16 @@ mod tests {
             gx_job_free(job);
 
             let (live, states) = ([1u8, 1], [0u8, 2]);
-            let job = gx_mark_new(memory, &blocks, live.as_ptr(), states.as_ptr(), 8, 0, 0, 0);
-            while gx_job_run(job, 0) == 0 {}
-            let mut states = [9; 2];
-            assert_eq!(gx_mark_write(job, 1, states.as_mut_ptr()), BAD_ARGUMENT);
-            assert_eq!(gx_mark_write(job, 2, states.as_mut_ptr()), 0);
-            assert_eq!(states, [graph::MAYBE, graph::REACHED]);
-            gx_job_free(job);
+            for (headers, state) in [([0; scan::HEADERS], graph::MAYBE), ([8, 1, 0, 0], graph::REACHED)] {
+                let rules = PointerRules { headers, ..pointer_rules(8) };
+                let job = gx_mark_new(memory, &blocks, live.as_ptr(), states.as_ptr(), &rules);
+                while gx_job_run(job, 0) == 0 {}
+                let mut states = [9; 2];
+                assert_eq!(gx_mark_write(job, 1, states.as_mut_ptr()), BAD_ARGUMENT);
+                assert_eq!(gx_mark_write(job, 2, states.as_mut_ptr()), 0);
+                assert_eq!(states, [state, graph::REACHED]);
+                gx_job_free(job);
+            }
         });
     }
 
@@ -741,8 +760,8 @@ mod tests {
         let missing = Memory { starts: null(), places: null(), lengths: null(), count: 1 };
         let blocks = Blocks { address: null(), size: null(), count: 0, index: null() };
         unsafe {
-            assert!(gx_scan_new(&missing, &blocks, null(), 8, 0, 0, 0, 9).is_null());
-            assert!(gx_scan_new(null(), &blocks, null(), 8, 0, 0, 0, 9).is_null());
+            assert!(gx_scan_new(&missing, &blocks, null(), &pointer_rules(8), 9).is_null());
+            assert!(gx_scan_new(null(), &blocks, null(), &pointer_rules(8), 9).is_null());
             assert_eq!(gx_walk_chunks(null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_rows_of(null(), 0, null(), 1, null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_rows_of(null(), u64::MAX, null(), 0, null_mut()), BAD_ARGUMENT);
@@ -752,10 +771,12 @@ mod tests {
             gx_job_free(null_mut());
         }
         with_memory(|memory| unsafe {
-            for (word, swapped) in [(0, 0), (2, 0), (16, 1)] {
-                assert!(gx_mark_new(memory, &blocks, null(), null(), word, swapped, 0, 0).is_null());
+            for word in [0, 2, 16] {
+                assert!(gx_mark_new(memory, &blocks, null(), null(), &pointer_rules(word)).is_null());
             }
-            gx_job_free(gx_scan_new(memory, &blocks, null(), 4, 1, 0, 0, 0)); // before it was run
+            assert!(gx_scan_new(memory, &blocks, null(), null(), 9).is_null());
+            let unrun = gx_scan_new(memory, &blocks, null(), &pointer_rules(4), 0);
+            gx_job_free(unrun);
         });
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::digraph::Graph;
-use crate::ffi::{block_index, caught, guarded, outlasting, read, words, write, Blocks, Memory, BAD_ARGUMENT, NO_ROOM};
+use crate::ffi::{block_index, caught, guarded, outlasting, read, write};
+use crate::ffi::{Blocks, Memory, PointerRules, BAD_ARGUMENT, NO_ROOM};
 use crate::memory::Spans;
 use crate::{breadth, components, dominators, edges, retained, scan};
 
@@ -54,23 +55,20 @@ fn alone(work: Work) -> GraphJob {
 /// Begins a search for edges; see [`edges::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
-/// `memory` and `blocks` are as their types say; `live` has a byte for each block.
+/// `memory`, `blocks` and `rules` are as their types say; `live` has a byte for each block.
 #[no_mangle]
 pub unsafe extern "C" fn gx_edges_new(
     memory: *const Memory,
     blocks: *const Blocks,
     live: *const u8,
-    word: u32,
-    swapped: u32,
-    mangled: u32,
-    clear: u64,
+    rules: *const PointerRules,
     most: u64,
 ) -> *mut GraphJob {
     started(|| {
         let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
         let index = unsafe { block_index(blocks)? };
         let live = unsafe { read(live, index.len() as u64)? };
-        let pointers = scan::Pointers { words: words(word, swapped)?, clear, mangled: mangled != 0 };
+        let pointers = unsafe { rules.as_ref()?.pointers()? };
         let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
         let work = Work::Edges(edges::Job::new(spans, blocks, pointers, live, most)?);
         Some(GraphJob { work, _index: Some(index), _memory: Some(memory) })
@@ -279,13 +277,14 @@ mod tests {
         let (starts, places, lengths) = ([0x1000u64], [content.as_ptr() as usize as u64], [32u64]);
         let memory = Memory { starts: starts.as_ptr(), places: places.as_ptr(), lengths: lengths.as_ptr(), count: 1 };
         let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
+        let rules = PointerRules { clear: 0, headers: [0; 4], word: 8, swapped: 0, mangled: 0, unused: 0 };
         let (mut first, mut to, mut interior, ones) = ([9u64; 3], [9u32; 2], [9u8; 2], [1u8; 2]);
         unsafe {
-            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 0, 1);
+            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), &rules, 1);
             run(job);
             assert_eq!(gx_edges_found(job), NO_ROOM);
             gx_graph_free(job);
-            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), 8, 0, 0, 0, 2);
+            let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), &rules, 2);
             run(job);
             assert_eq!(gx_edges_found(job), 2);
             let columns = (first.as_mut_ptr(), to.as_mut_ptr(), interior.as_mut_ptr());
@@ -341,7 +340,7 @@ mod tests {
             assert!(gx_components_new(&edges(u64::MAX), ones.as_ptr(), 0).is_null());
             assert!(gx_components_new(null(), ones.as_ptr(), 0).is_null());
             assert!(gx_breadth_new(&edges(1), null(), ones.as_ptr()).is_null());
-            assert!(gx_edges_new(null(), null(), null(), 8, 0, 0, 0, 0).is_null());
+            assert!(gx_edges_new(null(), null(), null(), null(), 0).is_null());
             assert!(gx_retained_new(null(), null(), 1).is_null());
             let circle = [0u32];
             let job = gx_retained_new(circle.as_ptr(), first.as_ptr(), 1);

@@ -360,11 +360,13 @@ fn for_each_hit_in_windows<const WORDS: usize, const REVEALED: usize>(
             }
         }
         for (number, (&value, &at)) in picked.values[..count].iter().zip(&picked.places).enumerate() {
-            let mut hit = index.find(value, hint);
+            let (mut value, mut hit) = (value, index.find(value, hint));
             if REVEALED != 0 && hit.is_none() {
-                hit = index.find(picked.revealed[number], hint);
+                value = picked.revealed[number];
+                hit = index.find(value, hint);
             }
-            if let Some(hit) = hit {
+            if let Some(mut hit) = hit {
+                hit.interior = hit.interior && !pointers.is_behind_header(value - index.address[hit.row]);
                 found(start.wrapping_add(u64::from(at) * size as u64), hit);
             }
         }
@@ -414,6 +416,19 @@ pub struct Pointers {
     /// Whether a word that leads to no block as it stands is one XORed with its own address >> 12, as glibc's
     /// safe-linking stores links; `clear` is cleared of what that reveals.
     pub mangled: bool,
+    /// Bytes of headers: a pointer so far into a block counts as one to its beginning. 0 is none.
+    pub headers: [u64; HEADERS],
+}
+
+/// How many different headers blocks may have.
+pub const HEADERS: usize = 4;
+
+impl Pointers {
+    /// Whether a pointer so many bytes into a block is one to what lies behind the block's header.
+    #[inline(always)]
+    fn is_behind_header(&self, into: u64) -> bool {
+        self.headers.contains(&into)
+    }
 }
 
 /// Bytes that are scanned at a time, of which `most` is meant.
@@ -519,7 +534,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const NATIVE: Pointers = Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false };
+    const NATIVE: Pointers =
+        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS] };
 
     #[test]
     fn blocks_near_and_far() {
@@ -602,6 +618,29 @@ mod tests {
         assert_eq!(hits(&bytes, pointers), some.into_iter().chain(rest).collect::<Vec<_>>());
         let tagged = hits(&(0x2003u64 ^ 5 ^ start >> 12).to_ne_bytes(), Pointers { clear: 7, ..pointers });
         assert_eq!(tagged, [(0, 1, false)]);
+    }
+
+    #[test]
+    fn what_lies_behind_a_header_is_pointed_at_as_a_beginning() {
+        let index = Index::new(&[0x1000, 0x2000], &[64, 8]).unwrap();
+        let words = [0x1000u64, 0x1010, 0x1011, 0x1018, 0x1028, 0x2010, 0x2007];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let hits = |pointers| {
+            let mut hits = Vec::new();
+            for_each_hit(&bytes, 0x9000, pointers, &index, &mut 0, |place, hit| {
+                hits.push(((place - 0x9000) / 8, hit.row, hit.interior));
+            });
+            hits
+        };
+        let of_two = [(0, 0, false), (1, 0, false), (2, 0, true), (3, 0, true), (4, 0, false), (6, 1, true)];
+        let pointers = Pointers { headers: [16, 40, 0, 0], ..NATIVE };
+        assert_eq!(hits(pointers), of_two);
+        assert_eq!(hits(Pointers { clear: 1, ..pointers })[2], (2, 0, false));
+        let mangled: Vec<u8> = (0x1010u64 ^ 0x7000_9000 >> 12).to_ne_bytes().to_vec();
+        let mut found = Vec::new();
+        let pointers = Pointers { mangled: true, ..pointers };
+        for_each_hit(&mangled, 0x7000_9000, pointers, &index, &mut 0, |_, hit| found.push(hit));
+        assert_eq!(found, [Hit { row: 0, interior: false }]);
     }
 
     #[test]

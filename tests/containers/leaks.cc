@@ -1,4 +1,4 @@
-// C++ objects and containers, leaked, maybe leaked and held; what operator new gave away for each, and what is to be
+// C++ objects and containers, leaked, possibly leaked and held; what operator new gave away for each, and what is to be
 // said of it, goes to the truth's file. As testprogs/leakcases.h: addresses are kept as complements, and what makers
 // leave in the stack and in registers is overwritten.
 //
@@ -59,7 +59,7 @@ void operator delete[](void *block) noexcept { free(block); }
 void operator delete[](void *block, size_t) noexcept { free(block); }
 
 #define LEAKED "leaked"
-#define MAYBE "maybe leaked"
+#define MAYBE "possibly leaked"
 #define REACHED "reached"
 #define ROOT "leak root"
 #define INDIRECT "indirect"

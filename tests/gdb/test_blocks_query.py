@@ -21,7 +21,7 @@ QUERIES = {
     "state == in-use or size in (24, 0x28)": lambda row: row["state"] == "in use" or row["size"] in (24, 40),
     "state == 'leaked' and refs == 0": lambda row: row["reach"] == "leaked" and row["refs"] == 0,
     "not (state == leaked)": lambda row: row["reach"] != "leaked",
-    "state ~ '^maybe|tcache'": lambda row: row["reach"] == "maybe leaked" or row["state"] == "tcache",
+    "state ~ '^possibly|tcache'": lambda row: row["reach"] == "possibly leaked" or row["state"] == "tcache",
     "refs >= 2 and not size < 100": lambda row: (row["refs"] or 0) >= 2 and row["size"] >= 100,
     "not refs < 2": lambda row: row["refs"] is not None and row["refs"] >= 2,
     "type !~ '^unknown$'": lambda row: row["type"] not in (None, "unknown"),
@@ -59,11 +59,11 @@ def test_states_are_as_the_program_states_them(here):
         "blocks list --count --where 'state in (leaked, maybe-leaked)'",
     )
     assert {address(row["address"]) for row in leaked["data"]["blocks"]} == stated(here, "leaked")
-    assert {address(row["address"]) for row in maybe["data"]["blocks"]} == stated(here, "maybe leaked")
+    assert {address(row["address"]) for row in maybe["data"]["blocks"]} == stated(here, "possibly leaked")
     assert set(both["data"]) == {"matching_blocks", "matching_bytes"}
-    assert both["data"]["matching_blocks"] == len(stated(here, "leaked") | stated(here, "maybe leaked"))
+    assert both["data"]["matching_blocks"] == len(stated(here, "leaked") | stated(here, "possibly leaked"))
     assert both["data"]["matching_bytes"] == sum(
-        one["usable"] for one in here.truth.details["blocks"] if one["state"] in ("leaked", "maybe leaked")
+        one["usable"] for one in here.truth.details["blocks"] if one["state"] in ("leaked", "possibly leaked")
     )
     assert leaked["complete"] and {row["reach"] for row in leaked["data"]["blocks"]} == {"leaked"}
 

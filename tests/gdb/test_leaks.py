@@ -1,7 +1,7 @@
 """``blocks leaks`` on programs that state of each block what is to be said of it: every board, every allocator.
 
-The program's truth lists every block that is leaked or maybe leaked; all others in its process are reached, libc's own
-among them. So the two lists have to be equal, to the block.
+The program's truth lists every block that is leaked or possibly leaked; all others in its process are reached, libc's
+own among them. So the two lists have to be equal, to the block.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SYSTEM = Board("core", "debug", "system")
 
 
 def stated(truth, clear=0):
-    """What is to be said: role by address of leaked blocks, and the addresses of maybe leaked ones."""
+    """What is to be said: role by address of leaked blocks, and the addresses of possibly leaked ones."""
     blocks = truth.details["blocks"]
     seen = [one for one in blocks if not (address(one["clear"]) and not address(one["clear"]) & ~clear)]
     leaked = {address(one["address"]): one["role"] for one in seen if one["state"] == "leaked"}
     cycles = {role: min(at for at in leaked if leaked[at] == role) for role in leaked.values() if "cycle" in role}
     roles = {at: role if "cycle" not in role else _in_cycle(at, cycles[role]) for at, role in leaked.items()}
-    return roles, {address(one["address"]) for one in seen if one["state"] == "maybe leaked"}
+    return roles, {address(one["address"]) for one in seen if one["state"] == "possibly leaked"}
 
 
 def _in_cycle(at, lowest):
@@ -40,7 +40,7 @@ def _in_cycle(at, lowest):
 def check(truth, answer, clear=0, known=()):
     """Hold an answer to the truth: each block, and the sums.
 
-    :param known: addresses in blocks of libc's own that are maybe leaked.
+    :param known: addresses in blocks of libc's own that are possibly leaked.
     """
     assert [one for one in answer["problems"] if one["kind"] not in HARMLESS] == []
     assert answer["complete"] and answer["data"]["missing"] == []
@@ -141,7 +141,7 @@ def test_variables_of_a_library_that_came_late(stages, target, tmp_path_factory)
 
 
 def mappings_of_the_loader(here):
-    """Return the structure in an aligned part of a block that elf/dl-find_object.c allocates; maybe leaked, hence."""
+    """Return the structure in an aligned part of a block of elf/dl-find_object.c, hence possibly leaked."""
     code = "for n in (0, 1): print('at', int(gdb.parse_and_eval(f'(long)_dlfo_loaded_mappings[{n}]')))"
     return max(int(line.split()[1]) for line in here.python(code).splitlines() if line.startswith("at "))
 

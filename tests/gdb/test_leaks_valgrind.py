@@ -180,7 +180,7 @@ def test_objects_and_containers(tmp_path):
 
 
 def test_what_its_heuristics_take_for_reached(tmp_path):
-    """Second bases and arrays with a cookie: maybe leaked without them, and here."""
+    """Second bases and arrays with a cookie: possibly leaked without them, and here."""
     _, said, _ = check(built("leaks"), [], tmp_path, DIFFERENT, "all")
     assert {size for kind, size in said.values() if kind == "possible"}
     with Valgrind(built("leaks.cc"), [], tmp_path) as here:

@@ -34,7 +34,7 @@ def held(here, answer, way):
     blocks = here.truth.details["blocks"]
     listed = {one["address"]: one["usable"] for one in blocks if one[way] == "leaked"}
     assert answer["complete"] and {row["address"]: row["size"] for row in answer["data"]["leaked"]} == listed
-    maybe = {one["address"] for one in blocks if one[way] == "maybe leaked"}
+    maybe = {one["address"] for one in blocks if one[way] == "possibly leaked"}
     assert {row["address"] for row in answer["data"]["maybe_leaked"]} == maybe
     roles = {one["address"]: one["role" if way == "plain" else "mangled_role"] for one in blocks}
     assert all(row["state"] == roles[row["address"]] for row in answer["data"]["leaked"])

@@ -63,7 +63,7 @@ def named(folder):
 
 
 ALL = {**PROGRAMS, "redis": redis, "python-on-malloc": python_on_malloc, "named": named, "varnish": varnish}
-# Programs of which nothing at all looks leaked, and those of which nothing is maybe leaked either.
+# Programs of which nothing at all looks leaked, and those of which nothing is possibly leaked either.
 NONE_LEAKED = ("memcached", "named", "nginx", "python", "python-on-malloc", "redis", "unbound")
 NEVER_STILL = ("redis", "varnish")
 NONE_MAYBE = ("memcached", "named", "unbound")

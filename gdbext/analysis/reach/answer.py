@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Iterator, Sequence
 
 from gdbext.analysis.reach.graph import Reach
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.report import Evidence, Problem, Report
+from gdbext.wording import count_text, grouped
 
 
 def report_on_reach(
@@ -26,4 +27,14 @@ def report_on_reach(
     """
     every = [*problems_of(reach.heaps, brief=True), *reach.marked.problems, *problems]
     stopped = any(problem.kind == "interrupted" for problem in problems)
-    return Report(data, [*evidence_of(reach.heaps), *evidence], every, reach.whole and not stopped, notes)
+    shown = [*evidence_of(reach.heaps), *evidence, *_headers(reach)]
+    return Report(data, shown, every, reach.whole and not stopped, notes)
+
+
+def _headers(reach: Reach) -> Iterator[Evidence]:
+    """Iterate over what shows that pointers behind headers are start pointers."""
+    for header in reach.marked.headers.found if reach.marked.headers else ():
+        left = "others" if header.offset != reach.rules.headers[0] else "blocks to which only interior pointers lead"
+        where = f"{count_text(header.offset, 'byte')} into their block"
+        figures = f"{grouped(header.blocks)} of {grouped(header.of)} blocks; chance would give {header.chance:.2%}"
+        yield Evidence("headers", f"pointers lead {where} for {header.share:.1%} of {left} ({figures}): start pointers")

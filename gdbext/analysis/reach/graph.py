@@ -7,9 +7,11 @@ from typing import Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.analysis.reach.headers import offsets_of
 from gdbext.analysis.reach.model import Marked
 from gdbext.heap.model import U8, U64, Heap, Mask
 from gdbext.kernels import NOT_REACHED, BlockIndex, Edges, PointerRules, block_edges, follow_words
+from gdbext.memory.intervals import I64
 from gdbext.progress import Progress
 from gdbext.target import Target
 
@@ -57,6 +59,14 @@ class Reach:
     def any_leaked(self) -> bool:
         """Whether anything leaked."""
         return bool((self.states == NOT_REACHED).any())
+
+    @cached_property
+    def header_offsets(self) -> I64:
+        """Of each row that is reached by an offset alone, the bytes of its header; 0 of every other."""
+        marked = self.marked
+        if marked.headers is None:
+            return np.zeros(len(self), np.int64)
+        return offsets_of(marked.spans, marked.blocks.index, self.rules, marked.states, marked.headers)
 
     @cached_property
     def edges(self) -> Edges:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterator, List, Sequence, Tuple
 
 import numpy as np
 
 from gdbext.analysis.blocks import require_heaps
+from gdbext.analysis.reach.code import scan_code
 from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of
 from gdbext.analysis.reach.model import STACK, LiveBlocks, Marked, Missing, Reading, RootHits, RootRange, Roots
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
@@ -17,6 +20,7 @@ from gdbext.kernels import (
     NOT_REACHED,
     REACHED,
     BlockIndex,
+    Hits,
     PointerRules,
     Span,
     mark_blocks,
@@ -53,13 +57,30 @@ def read_reach(
     roots = read_roots(target, heaps)
     blocks, problems = live_blocks(heaps)
     _check_size(target, roots, blocks.index, most_copied)
-    hits, unread = _hits(target, roots, blocks.index, rules)
+    hits, leads, unread = _hits(target, roots, blocks.index, rules)
     spans, lost = _block_spans(target, heaps, blocks.index)
     progress.at("following pointers", 0, None)
     live = np.ones(len(blocks), np.bool_)
     states = mark_blocks(spans, blocks.index, rules, live, states_by_roots(len(blocks), hits))
     whole = Roots(roots.ranges, roots.words, [*roots.missing, *unread, *lost])
-    return Reach(target, heaps, Marked(blocks, whole, hits, spans, states, problems), rules, progress)
+    marked = Marked(blocks, whole, hits, spans, states, problems)
+    found = find_headers(spans, blocks.index, rules, states, leads) if reading.headers else ()
+    if found:
+        rules = replace(rules, headers=tuple(header.offset for header in found))
+        marked = _marked_with_headers(marked, rules, found, leads)
+    return Reach(target, heaps, marked, rules, progress)
+
+
+def _marked_with_headers(marked: Marked, rules: PointerRules, found: Sequence[Header], leads: Leads) -> Marked:
+    """Return the same where pointers behind headers are start pointers; what is leaked stays so."""
+    memory, index = marked.hits.memory, marked.blocks.index
+    interior = rules.are_interior(leads.into)
+    words = [(at, row, bool(inside)) for (at, row, _), inside in zip(marked.hits.words, interior[len(memory) :])]
+    hits = RootHits(Hits(memory.place, memory.row, interior[: len(memory)]), words)
+    live = np.ones(len(index), np.bool_)
+    states = mark_blocks(marked.spans, index, rules, live, states_by_roots(len(index), hits))
+    headers = Headers(found, leads, (states == REACHED) & (marked.states != REACHED))
+    return replace(marked, hits=hits, states=states, headers=headers)
 
 
 def copied_bytes(target: Target, roots: Roots, index: BlockIndex) -> int:
@@ -116,17 +137,22 @@ def _cut_short(address: U64, size: U64) -> I64:
 
 def _hits(
     target: Target, roots: Roots, index: BlockIndex, rules: PointerRules
-) -> Tuple[RootHits, Sequence[Missing]]:
-    spans, lost = _root_spans(target, roots.ranges)
-    memory = scan_pointers(spans, index, rules)
+) -> Tuple[RootHits, Leads, Sequence[Missing]]:
+    spans, lost = _root_spans(target, [one for one in roots.ranges if not one.code])
+    code, lost_code = _root_spans(target, [one for one in roots.ranges if one.code])
+    plain, immediates = scan_pointers(spans, index, rules), scan_code(code, index, rules, target.abi.machine)
     values = np.array([word.value & ~rules.clear for word in roots.words], np.uint64)
     rows = index.find(values)
-    words = [
-        (at, int(row), int(index.address[row]) != int(value))
-        for at, (row, value) in enumerate(zip(rows.tolist(), values))
-        if row >= 0
-    ]
-    return RootHits(memory, words), lost
+    at = np.flatnonzero(rows >= 0)
+    of_words = Leads(rows[at], values[at] - index.address[rows[at]])
+    words = [(int(word), int(row), bool(into)) for word, row, into in zip(at, of_words.row, of_words.into)]
+    leads = leads_of(spans, plain, index, rules) + leads_of(code, immediates, index, replace(rules, mangled=False))
+    return RootHits(_joined(plain, immediates), words), leads + of_words, [*lost, *lost_code]
+
+
+def _joined(one: Hits, other: Hits) -> Hits:
+    place, row = np.concatenate((one.place, other.place)), np.concatenate((one.row, other.row))
+    return Hits(place, row, np.concatenate((one.interior, other.interior)))
 
 
 def states_by_roots(count: int, hits: RootHits) -> U8:

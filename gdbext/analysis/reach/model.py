@@ -1,7 +1,7 @@
 """Roots, and what they reach, as plain data.
 
-A block is *reached* when pointers to beginnings of blocks lead to it from a root, *maybe leaked* when a way there needs
-a pointer into the middle of a block, else *leaked*.
+A block is *reached* when start pointers lead to it from a root, *possibly leaked* when every path there needs an
+interior pointer, else *leaked*: unreachable.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
+from gdbext.analysis.reach.headers import Headers
 from gdbext.heap.model import U8, U32
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, Span
 from gdbext.report import Problem
 
 NO_HEAP = 0xFF
 
-STATE_NAMES = {REACHED: "reached", MAYBE_REACHED: "maybe leaked", NOT_REACHED: "leaked"}
+STATE_NAMES = {REACHED: "reached", MAYBE_REACHED: "possibly leaked", NOT_REACHED: "leaked"}
 
 # Kinds of roots, as reports print them, in the order in which they are told.
 REGISTER, STACK, TLS, GLOBAL, FILE, ANONYMOUS = ("register", "stack", "tls", "global", "file", "anonymous")
@@ -28,10 +29,12 @@ class Reading:
 
     :param clear: bits of a pointer that are tags.
     :param mangled: whether words XORed with their own address >> 12 count, where they lead nowhere as they stand.
+    :param headers: whether headers before what a program's own allocator hands out are recognised.
     """
 
     clear: int = 0
     mangled: bool = False
+    headers: bool = True
 
 
 PLAIN = Reading()
@@ -46,6 +49,7 @@ class RootRange:
         module (.data, .bss); ``file`` any other mapped file; ``anonymous`` any other memory.
     :param name: which one: "stack of thread 3", the module's file name, the region's bounds.
     :param thread: its debugger number, of stacks and tls.
+    :param code: whether it is executable and written by the program, so that pointers may lie at any byte.
     """
 
     kind: str
@@ -53,6 +57,7 @@ class RootRange:
     start: int
     end: int
     thread: Optional[int] = None
+    code: bool = False
 
     @property
     def size(self) -> int:
@@ -141,6 +146,7 @@ class Marked:
     :param spans: the memory that live blocks lie in, as far as it is there.
     :param states: REACHED, MAYBE_REACHED or NOT_REACHED of each row.
     :param problems: what could not be read, or was left out.
+    :param headers: None where no header was recognised.
     """
 
     blocks: LiveBlocks
@@ -150,3 +156,4 @@ class Marked:
     states: U8
     problems: Sequence[Problem] = ()
     complete: bool = True
+    headers: Optional[Headers] = None

@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.analysis.ledger import region_owners
 from gdbext.analysis.missing import is_whole
+from gdbext.analysis.reach.code import is_generated_code
 from gdbext.analysis.reach.model import (
     ANONYMOUS,
     FILE,
@@ -99,7 +100,9 @@ def _may_hold_pointers(region: Region) -> bool:
         return False
     if region.source == "file":
         return region.writable
-    return region.writable or region.anonymous or ("x" not in region.permissions and region.source == "memory")
+    if region.writable or region.anonymous or is_generated_code(region):
+        return True
+    return "x" not in region.permissions and region.source == "memory"
 
 
 def _named(target: Target, piece: Region, stacks: Sequence[Stack]) -> Iterator[RootRange]:
@@ -118,15 +121,15 @@ def _named(target: Target, piece: Region, stacks: Sequence[Stack]) -> Iterator[R
 
 
 def _other(target: Target, region: Region, start: int, end: int) -> RootRange:
-    module = target.find_module(start)
+    module, code = target.find_module(start), is_generated_code(region)
     if module is not None:
-        return RootRange(GLOBAL, module.path.rsplit("/", 1)[-1], start, end)
+        return RootRange(GLOBAL, module.path.rsplit("/", 1)[-1], start, end, code=code)
     if not region.anonymous:
-        return RootRange(FILE, region.name, start, end)
+        return RootRange(FILE, region.name, start, end, code=code)
     for thread in target.threads:
         if thread.tls is not None and start <= thread.tls < end and end - start <= _TLS_MOST:
             return RootRange(TLS, f"tls of thread {thread.number}", start, end, thread.number)
-    return RootRange(ANONYMOUS, f"{start:#x}-{end:#x}", start, end)
+    return RootRange(ANONYMOUS, f"{start:#x}-{end:#x}", start, end, code=code)
 
 
 def _stacks_in_blocks(heaps: Sequence[Heap], stacks: Sequence[Stack]) -> Iterator[Tuple[RootRange, int]]:

@@ -8,6 +8,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.analysis.reach.code import scan_code
 from gdbext.analysis.reach.graph import Reach
 from gdbext.heap.model import USED_STATES, Mask
 from gdbext.kernels import BlockIndex, Hits, Span, follow_words, gather_scalars, scan_pointers
@@ -60,7 +61,7 @@ class PointerSearch:
         :param row: its row; None where it is not in use, or is no block.
         """
         wanted = BlockIndex(np.array([address], np.uint64), np.array([size], np.uint64))
-        roots = self._scan(self._roots, wanted) if row is None else self._known(np.array([row]))
+        roots = self._of_roots(wanted) if row is None else self._known(np.array([row]))
         return self._found(wanted, roots, self._scan(self._unused, wanted))
 
     def _found(self, wanted: BlockIndex, *known: Hits) -> Pointers:
@@ -81,9 +82,17 @@ class PointerSearch:
         values = np.array([word.value & ~self._reach.rules.clear for word in words], np.uint64)
         rows = wanted.find(values)
         found = np.flatnonzero(rows >= 0)
-        return [(int(at), int(rows[at]), bool(values[at] != wanted.address[rows[at]])) for at in found]
+        interior = self._reach.rules.are_interior(values[found] - wanted.address[rows[found]])
+        return [(int(at), int(rows[at]), bool(inside)) for at, inside in zip(found, interior)]
 
     # -- memory that is not kept
+
+    def _of_roots(self, wanted: BlockIndex) -> Hits:
+        ranges, rules = self._reach.marked.roots.ranges, self._reach.rules
+        code, plain = ([(one.start, one.end) for one in ranges if one.code is kind] for kind in (True, False))
+        spans = [piece for interval in code for piece in self._pieces(columns([interval]))]
+        immediates = scan_code(spans, wanted, rules, self._reach.target.abi.machine)
+        return _joined([self._scan(columns(plain), wanted), immediates])
 
     def _scan(self, intervals: Intervals, wanted: BlockIndex) -> Hits:
         parts = [self._hits([piece], wanted) for piece in self._pieces(intervals)]
@@ -110,10 +119,6 @@ class PointerSearch:
                 low, high = max(region.start, start), min(region.end, end)
                 if region.readable:
                     yield from for_each_written_view(target.memory, low, high, target.abi.page_size, _AT_ONCE)
-
-    @property
-    def _roots(self) -> Intervals:
-        return columns([(one.start, one.end) for one in self._reach.marked.roots.ranges])
 
     @cached_property
     def _allocators(self) -> Coverage:

@@ -88,6 +88,10 @@ unsafe fn used(job: *mut Job, chains: usize, blocks: usize, from: &mut Reader) {
     gx_job_free(job);
 }
 
+fn pointer_rules(from: &mut Reader, word: u32, swapped: u32, clear: u64) -> PointerRules {
+    PointerRules { clear, headers: from.headers(), word, swapped, mangled: from.upto(1) as u32, unused: 0 }
+}
+
 fuzz_target!(|data: &[u8]| {
     let mut from = Reader(data);
     let from = &mut from;
@@ -145,16 +149,18 @@ fuzz_target!(|data: &[u8]| {
             1 => {
                 let wanted = Array((0..number).map(|_| from.byte() & 1).collect());
                 let (clear, most) = (if from.one_in(4) { from.hostile() } else { 0 }, from.hostile());
-                let mangled = from.upto(1) as u32;
-                let job = gx_scan_new(memory, blocks, wanted.place(from), size, swapped, mangled, clear, most);
+                let rules = pointer_rules(from, size, swapped, clear);
+                let rules = if from.one_in(32) { null() } else { &rules as *const PointerRules };
+                let job = gx_scan_new(memory, blocks, wanted.place(from), rules, most);
                 used(job, from.upto(9), number, from);
             }
             2 => {
                 let live = Array((0..number).map(|_| u8::from(!from.one_in(4))).collect());
                 let states = Array((0..number).map(|_| from.byte()).collect());
                 let clear = if from.one_in(4) { from.hostile() } else { 0 };
-                let (live, states, mangled) = (live.place(from), states.place(from), from.upto(1) as u32);
-                let job = gx_mark_new(memory, blocks, live, states, size, swapped, mangled, clear);
+                let rules = pointer_rules(from, size, swapped, clear);
+                let (live, states) = (live.place(from), states.place(from));
+                let job = gx_mark_new(memory, blocks, live, states, &rules);
                 used(job, from.upto(9), number, from);
             }
             3 => {

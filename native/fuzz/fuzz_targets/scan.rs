@@ -63,7 +63,7 @@ fuzz_target!(|data: &[u8]| {
         Some(spans) => spans,
         None => return,
     };
-    let pointers = Pointers { words, clear, mangled };
+    let pointers = Pointers { words, clear, mangled, headers: from.headers() };
     let expected = model(&memory, &blocks, wanted, pointers, most);
     for interrupted in [false, true] {
         let mut job = Job::new(spans.all(), &index, wanted, pointers, most);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gdbext_native::digraph::Graph;
 use gdbext_native::memory::{Span, Spans, Words};
 use gdbext_native::parallel;
-use gdbext_native::scan::Pointers;
+use gdbext_native::scan::{Pointers, HEADERS};
 
 /// Takes arguments from the fuzzer's bytes; zeros where these have come to an end.
 pub struct Reader<'a>(pub &'a [u8]);
@@ -29,6 +29,15 @@ impl Reader<'_> {
     /// Whether something that is so rare is so: one in `rare`.
     pub fn one_in(&mut self, rare: u8) -> bool {
         self.byte() % rare == rare - 1
+    }
+
+    /// Distances into blocks that count as their beginnings: none, mostly.
+    pub fn headers(&mut self) -> [u64; HEADERS] {
+        let mut headers = [0; HEADERS];
+        if self.one_in(3) {
+            headers.iter_mut().for_each(|header| *header = self.upto(24) as u64);
+        }
+        headers
     }
 
     pub fn number(&mut self) -> u64 {
@@ -243,7 +252,8 @@ impl Blocks {
         let ways = [stored, stored ^ (place >> 12)];
         let lead = |&way: &u64| self.find(way & !pointers.clear).map(|row| (row, way & !pointers.clear));
         let (row, value) = ways.iter().take(1 + usize::from(pointers.mangled)).find_map(lead)?;
-        Some((row, value != self.address[row]))
+        let into = value - self.address[row];
+        Some((row, into != 0 && !pointers.headers.contains(&into)))
     }
 }
 

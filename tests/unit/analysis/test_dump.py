@@ -266,7 +266,7 @@ def test_tags_are_cleared():
     ]
     assert dumped == [
         f"-> block {TEXT:#x} (48 bytes, reached)",
-        f"-> block {TEXT:#x} +0x5 (48 bytes, maybe leaked)",
+        f"-> block {TEXT:#x} +0x5 (48 bytes, possibly leaked)",
     ]
 
 

@@ -26,7 +26,7 @@ ROWS = [
 
 
 def scene(**extra):
-    """Four live blocks: reached, leaked, maybe leaked, leaked; the first points at all others."""
+    """Four live blocks: reached, leaked, possibly leaked, leaked; the first points at all others."""
     heaps = [heap_of(ROWS)]
     edges = [(0, 1), (0, 2), (0, 3), (1, 3)]
     return heaps, live_of(heaps, [2, 0, 1, 0], edges, [0], [1, 2, 3, 0], [3, 2, 1, 0], **extra)
@@ -60,7 +60,7 @@ def test_what_is_known_of_live_blocks_is_shown_and_of_others_it_is_not_known():
         ("0x1000", "reached", 1, "Session", "high", "0xa000"),
         ("0x2000", None, None, None, None, "0xa000"),
         ("0x3000", "leaked", 1, "struct item", "medium", "0xa200"),
-        ("0x4000", "maybe leaked", 1, "C string", "low", None),
+        ("0x4000", "possibly leaked", 1, "C string", "low", None),
         ("0x5000", "leaked", 2, "unknown", None, "0xa300"),
     ]
     shown = "".join(text(listing.listing(heaps, live=live), exact=False, limit=None)).splitlines()

@@ -93,7 +93,7 @@ def test_a_long_way_by_beginnings_before_a_short_one_into_the_middle():
     world.put(first, second + 8)
     data, _ = ask(world, second)
     assert [(row["into"], row["interior"]) for row in data["steps"]] == [(16, True), (8, True)]
-    assert data["reach"] == "maybe leaked"
+    assert data["reach"] == "possibly leaked"
 
 
 def test_which_root_is_told():

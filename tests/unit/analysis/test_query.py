@@ -43,11 +43,11 @@ def eq(field, *values):
         ("size not in (1)", Not(eq("size", 1))),
         ("size != 16B", Not(eq("size", 16))),
         ('state == "leaked"', eq("state", "leaked")),
-        ("state == Maybe-Leaked", eq("state", "maybe leaked")),
+        ("state == Possibly-Leaked", eq("state", "possibly leaked")),
         ("state == 'in_use' or state==free", Or((eq("state", "in use"), eq("state", "free")))),
-        ("state == maybe leaked and size == 1", And((eq("state", "maybe leaked"), eq("size", 1)))),
-        ("state in (in use, Maybe Leaked, free)", eq("state", "in use", "maybe leaked", "free")),
-        ("reach in (reached, 'maybe leaked')", eq("reach", "reached", "maybe leaked")),
+        ("state == possibly leaked and size == 1", And((eq("state", "possibly leaked"), eq("size", 1)))),
+        ("state in (in use, Possibly Leaked, free)", eq("state", "in use", "possibly leaked", "free")),
+        ("reach in (reached, 'possibly leaked')", eq("reach", "reached", "possibly leaked")),
         ("type ~ 'Sess.*n'", Compare("type", "~", ("Sess.*n",))),
         ('type !~ "x"', Not(Compare("type", "~", ("x",)))),
         ("type == 'it\\'s \"x\"'", eq("type", "it's \"x\"")),
@@ -122,7 +122,7 @@ FIELDS_HINT = "the fields are size, address, state, reach, arena, thread, alloca
         ("type == in use", "at character 9: expected a text after ==, not 'in'"),
         ("in use == state", "at character 1: expected a field, not 'in'"),
         ("state == lost", "at character 10: expected a state after ==, not 'lost'; the states are in use, mmapped,"),
-        ("reach == free", "at character 10: expected one of reached, maybe leaked, leaked after ==, not 'free'"),
+        ("reach == free", "at character 10: expected one of reached, possibly leaked, leaked after ==, not 'free'"),
         ("confidence > x", "at character 14: expected one of none, low, medium, high after >, not 'x'"),
         ("confidence > 1", "at character 14: expected one of none, low, medium, high after >, not '1'"),
         ("arena == x", "at character 10: expected a number or none after ==, not 'x'"),
@@ -150,7 +150,7 @@ def test_any_text_is_a_query_or_one_line_with_a_place(text):
 # -- trees, and their texts
 
 NUMBERS = st.sampled_from([0, 1, 2, 3, 16, 48, 64, 0x1000, 0x1040, 2**32, 2**64 - 1])
-STATES = [state.label for state in State] + ["used", "cached", "free", "reached", "maybe leaked", "leaked"]
+STATES = [state.label for state in State] + ["used", "cached", "free", "reached", "possibly leaked", "leaked"]
 PATTERNS = st.sampled_from(["", "e", "^S", "leak", "free|tc", "worker", "nothing", "."])
 ORDERS = ["<", "<=", ">", ">="]
 
@@ -244,7 +244,7 @@ def facts(world):
             one["threads"] = () if owner == NO_ARENA else THREADS[owner]
             one.update(reach=None, type=None, confidence=None, refs=None)
             if state in USED_STATES:
-                one["reach"] = ("leaked", "maybe leaked", "reached")[live.reach.states[row]]
+                one["reach"] = ("leaked", "possibly leaked", "reached")[live.reach.states[row]]
                 one["type"] = TYPES[live.types.code[row]]
                 one["confidence"] = int(live.types.confidence[row])
                 one["refs"] = sum(goal == row for _, goal in edges)
@@ -371,7 +371,7 @@ def test_sorted_by_values_and_what_is_not_known_comes_last(world, sort):
 
 def sort_values(one):
     numbers = [thread.number for thread in one["threads"] or ()]
-    reach = one["reach"] and ("leaked", "maybe leaked", "reached").index(one["reach"])
+    reach = one["reach"] and ("leaked", "possibly leaked", "reached").index(one["reach"])
     return {**one, "state": one["state"].label, "thread": min(numbers, default=None), "reach": reach}
 
 

@@ -60,7 +60,8 @@ def reached(starts, leads):
 def heaps(draw):
     """Blocks and the bytes in and around them, some missing."""
     word, order = draw(st.sampled_from([4, 8])), draw(st.sampled_from(["little", "big"]))
-    rules = PointerRules(word, order, draw(st.sampled_from([0, 3])), draw(st.booleans()))
+    clear, headers = draw(st.sampled_from([0, 3])), draw(st.sampled_from([(), (4, 9)]))
+    rules = PointerRules(word, order, clear, draw(st.booleans()), headers)
     address, size, at = [], [], BASE
     for _ in range(draw(st.integers(0, 8))):
         at += draw(st.sampled_from([0, 4, 8, 24, 5000]))
@@ -94,7 +95,7 @@ def edges_by_definition(spans, address, size, rules, live):
                 found = [to for to, low in enumerate(address) if low <= value < low + max(size[to], 1)]
                 for to in found:
                     if live[to] and to != row:
-                        words.setdefault(to, []).append((value != address[to], place))
+                        words.setdefault(to, []).append((value - address[to] not in (0, *rules.headers), place))
                 if found:
                     break
         kept = sorted((place, to, into) for to, places in words.items() for into, place in [min(places)])

@@ -30,7 +30,7 @@ def data(report, limit=None):
 
 
 def world():
-    """One block reached, one maybe leaked, a list of three leaked, a cycle of two, and two that share one."""
+    """One block reached, one possibly leaked, a list of three leaked, a cycle of two, and two that share one."""
     made = ReachWorld()
     at = [made.block(HEAP + 0x100 * number, 56 if number < 8 else 120) for number in range(1, 12)]
     made.put(DATA, at[0])
@@ -66,6 +66,7 @@ def test_everything_in_one_report():
         "leak_root_blocks": 5, "leak_root_bytes": 2 * 56 + 3 * 120,
         "indirect_blocks": 4, "indirect_bytes": 3 * 56 + 120,
         "shared_blocks": 1, "shared_bytes": 120,
+        "reached_by_offset_blocks": 0, "reached_by_offset_bytes": 0,
     }  # fmt: skip
     assert [(row["kind"], row["ranges"], row["pointers"]) for row in answer["roots"]] == [
         ("stack", 1, 0), ("global", 1, 1),
@@ -103,16 +104,16 @@ def test_text_fits_and_has_the_lists_that_are_asked_for():
     page = shown(leaks(reach, types_of(reach, {at[2]: 1})))
     told = " ".join(page.split())
     assert "Leaked: 9 blocks, 760 B: 5 leak roots, and 4 blocks that only leaked blocks lead to." in told
-    assert "1 block, 56 B, is maybe leaked: only pointers into the middle of a block lead there." in told
+    assert "1 block, 56 B, is possibly leaked: only interior pointers lead there." in told
     assert "several leak roots lead to 1 block, 120 B: counted as kept by none of them" in page
-    assert "--list shows every leaked block" in page and "--maybe shows the maybe leaked ones" in page
-    assert "Leaked blocks:" not in page and "Maybe leaked blocks:" not in page
+    assert "--list shows every leaked block" in page and "--maybe shows the possibly leaked ones" in page
+    assert "Leaked blocks:" not in page and "Possibly leaked blocks:" not in page
     full = shown(leaks(reach, None, listed=True, maybe=True))
     assert f"{at[9]:#x}   120  indirect   several" in full
-    assert "Leaked blocks:" in full and "Maybe leaked blocks:" in full and "--list" not in full
+    assert "Leaked blocks:" in full and "Possibly leaked blocks:" in full and "--list" not in full
     assert "Leaked by type, those whose leak roots keep most first: ?" in full
     assert "Leaked blocks:" in shown(leaks(reach, None, listed=True))
-    assert "Maybe leaked blocks:" in shown(leaks(reach, None, maybe=True))
+    assert "Possibly leaked blocks:" in shown(leaks(reach, None, maybe=True))
     assert max(map(len, (page + full).splitlines())) <= 100
 
 
@@ -135,7 +136,7 @@ def test_limit_bounds_tables_and_no_figure():
             (0x108, 0x208),
             2,
             "Nothing leaked of 2 blocks in use, 48 B. "
-            "2 blocks, 48 B, are maybe leaked: only pointers into the middle of a block lead there.",
+            "2 blocks, 48 B, are possibly leaked: only interior pointers lead there.",
         ),
     ],
 )
@@ -161,7 +162,7 @@ def test_where_nothing_leaked_the_page_is_the_verdict():
     ]
     answer, _ = data(report)
     assert answer["totals"]["blocks"] == 1 and answer["roots"] and answer["leak_roots"] == []
-    assert "Maybe leaked blocks: none" in shown(leaks(made.reach(), None, maybe=True))
+    assert "Possibly leaked blocks: none" in shown(leaks(made.reach(), None, maybe=True))
 
 
 def test_a_missing_root_is_told_first():

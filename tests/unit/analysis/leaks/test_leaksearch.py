@@ -54,11 +54,11 @@ def test_the_finding(abi):
     assert finding.bytes == 4 * 64
     assert finding.summary == "256 B leaked in 4 blocks, kept by 3 leak roots"
     assert finding.evidence == (
-        "of 6 blocks in use 4 leaked; 1 reached from roots, 1 maybe leaked",
+        "of 6 blocks in use 4 leaked; 1 reached from roots, 1 possibly leaked",
         "most by size: 4 blocks of 64 bytes",
         f"largest leak root {blocks[3]:#x} (64 bytes, -> test block {blocks[4]:#x}) keeps 2 blocks, 128 B",
         f"before it in memory: {blocks[2]:#x} (64 bytes, zeros), leaked",
-        f"before it in memory: {blocks[1]:#x} (64 bytes, zeros), maybe leaked",
+        f"before it in memory: {blocks[1]:#x} (64 bytes, zeros), possibly leaked",
         f"after it in memory: {blocks[5]:#x} (64 bytes, zeros), leaked",
     )
     assert "blocks leaks" in finding.remedy and f"`blocks at {blocks[3]:#x}` shows the largest" in finding.remedy
