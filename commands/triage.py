@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 from gdbext.analysis import leaksearch, triage
+from gdbext.analysis.death import Death, find_death
 from gdbext.analysis.lockfindings import find_lock_findings
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
@@ -22,7 +23,12 @@ def examine(context: Any, arguments: Any) -> Report:
     known = residency_of(context.target)
     heaps = context.heaps()
     beyond = triage.joined(look_beyond(context), look_for_leaks(context, heaps, arguments.flag("leaks")))
-    return triage.triage(context.target, heaps, context.settings, known, beyond)
+    return triage.triage(context.target, heaps, context.settings, known, beyond, look_at_death(context, heaps))
+
+
+def look_at_death(context: Any, heaps: Sequence[Heap]) -> Optional[Death]:
+    """Return why the process of a crash core died, or None."""
+    return find_death(context.target, heaps, context.stacks)
 
 
 def look_for_leaks(context: Any, heaps: Sequence[Heap], asked: bool) -> triage.Beyond:

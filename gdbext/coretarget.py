@@ -35,6 +35,7 @@ def read_core_target(
         threads=[_thread(number, thread) for number, thread in enumerate(core.notes.threads, 1)],
         auxv=core.notes.auxv,
         problems=core.problems,
+        signal=core.notes.siginfo,
     )
 
 

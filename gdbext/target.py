@@ -13,6 +13,7 @@ from typing import Mapping, Optional, Protocol, Sequence
 from gdbext.abi import Abi
 from gdbext.layout import StructLayout
 from gdbext.memory import Memory, Reader, RegionIndex
+from gdbext.memory.corenotes import SignalInfo
 from gdbext.report import Problem, ThreadRef
 
 
@@ -134,6 +135,7 @@ class Target:
     :param live: whether a process is behind it (a core otherwise).
     :param local_pid: the process id when ``/proc`` of this machine speaks of it, else None.
     :param auxv: the auxiliary vector, type to value; empty when unknown.
+    :param signal: at which a core was written; None of a process, and where the core does not say.
     :param problems: met while the target was read (truncated core, no build-id, …).
     """
 
@@ -147,6 +149,7 @@ class Target:
     local_pid: Optional[int] = None
     auxv: Mapping[int, int] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
+    signal: Optional[SignalInfo] = None
 
     @cached_property
     def reader(self) -> Reader:

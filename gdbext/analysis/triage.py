@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type
 
+from gdbext.analysis.death import Death
 from gdbext.analysis.fragmentation import find_fragmentation
 from gdbext.analysis.ledger import Ledger, ledger, notes_on
 from gdbext.analysis.missing import find_gap, is_whole
+from gdbext.analysis.quiet import quiet
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
@@ -51,11 +53,15 @@ class HeapRow:
 class Triage:
     """What ``triage`` answers.
 
+    :param died: why the process of a crash core died; None of one that lives, or lived when a debugger wrote its core.
     :param ledger: the same object as ``rss``'s data.
     """
 
     target: str = line("target", json=False)
     verdict: str = line("verdict", json=False)
+    died_text: str = line("died", json=False)
+    died_in: str = line("in", json=False)
+    died: Optional[Death] = line(None, Kind.OBJECT)
     findings: Sequence[Finding] = table("Findings")
     heaps: Sequence[HeapRow] = table("Heaps")
     ledger: Optional[Ledger] = table("Ledger", default=None)
@@ -98,27 +104,45 @@ def triage(
     settings: Settings,
     known: Knowledge = OF_A_CORE,
     beyond: Beyond = NOTHING,
+    died: Optional[Death] = None,
 ) -> Report:
     """Gather what there is to say about a target on one page.
 
     :param settings: of ``set gx``; those not given have their defaults.
     :param known: which pages are in RAM.
+    :param died: of ``find_death``.
     """
     residency = known.residency
     limits = thresholds(settings, target)
     of_heaps = [finding for heap in heaps for finding in _findings(heap, target, limits, residency)]
     found = ranked([*of_heaps, *beyond.findings])
     account, problems = ledger(target, heaps, residency)
-    page = Triage if found else HealthyTriage
+    page = _without_death(Triage if found else HealthyTriage, died)
     rows = [_heap_row(heap) for heap in heaps]
     return Report(
-        page(target_text(target), _verdict(target, heaps, len(found), beyond.complete), found, rows, account),
+        page(
+            target_text(target),
+            _verdict(target, heaps, len(found), beyond.complete),
+            died.summary if died else "",
+            died.trail if died else "",
+            died,
+            found,
+            rows,
+            account,
+        ),
         evidence=[*evidence_of(heaps), *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *problems],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
         notes=notes_on(heaps, known),
         findings=bool(found),
     )
+
+
+def _without_death(page: type, died: Optional[Death]) -> Type[Triage]:
+    """Return the page without the lines that would be empty."""
+    missing = ("died_text", "died_in") if died is None else () if died.frames else ("died_in",)
+    kept: Type[Triage] = quiet(page, missing)
+    return kept
 
 
 def _verdict(target: Target, heaps: Sequence[Heap], found: int, all_sought: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Iterator, Optional, Sequence
 import gdb
 
 from gdbext.bridge import selection
-from gdbext.structures.locks.model import Frame
+from gdbext.structures.locks.model import HANDLER, Frame
 from gdbext.target import Target, Thread
 
 _DEEP = 24
@@ -55,7 +55,8 @@ class GdbStacks:
         pc = frame.pc()
         if pc not in self._modules:
             self._modules[pc] = self._find_module(pc)
-        return Frame(level, pc, find_stack_pointer(frame), frame.name(), self._modules[pc], _line(frame))
+        name = HANDLER if frame.type() == gdb.SIGTRAMP_FRAME else frame.name()
+        return Frame(level, pc, find_stack_pointer(frame), name, self._modules[pc], _line(frame))
 
     def _find_module(self, pc: int) -> Optional[str]:
         module = None if self._target is None else self._target.find_module(pc)

@@ -11,7 +11,7 @@ are known for x86-64, i386 and aarch64.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Iterable, Mapping, Optional, Sequence
 
 from gdbext.abi import Abi
@@ -23,6 +23,11 @@ NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_386_TLS, NT_ARM_TLS = 0x200, 0x401
 
 AT_PHDR, AT_PAGESZ, AT_ENTRY, AT_RANDOM, AT_EXECFN, AT_SYSINFO_EHDR = 3, 6, 9, 25, 31, 33
+
+SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV = 4, 5, 6, 7, 8, 11
+FAULTS = frozenset((SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV))  # those with an address
+SI_USER, SI_QUEUE, SI_TKILL, SI_KERNEL = 0, -1, -6, 0x80
+_SENT = frozenset((SI_USER, SI_QUEUE, SI_TKILL))
 
 KNOWN = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS))
 
@@ -61,6 +66,45 @@ class CoreThread:
 
 
 @dataclass(frozen=True)
+class SignalInfo:
+    """The signal at which the core was written: ``siginfo_t`` of the first thread, as far as it is known.
+
+    :param number: 0 for none: a debugger wrote the core of a process that nothing ailed.
+    :param code: ``si_code``; None where no ``NT_SIGINFO`` agrees with the thread's own signal.
+    :param address: ``si_addr``, for a fault that the kernel met itself and knows the address of; else None.
+    :param sender: process id of who sent it, in the sender's view of it, for a signal that a process sent; else None.
+    :param user: numeric id of the sender's user, or None.
+    :param lwp: of the thread that met it, or None.
+    :param by_kernel: whether the kernel wrote the core, which it does for a process that ends; a debugger may at any
+        stop.
+    """
+
+    number: int
+    code: Optional[int] = None
+    address: Optional[int] = None
+    sender: Optional[int] = None
+    user: Optional[int] = None
+    lwp: Optional[int] = None
+    by_kernel: bool = True
+
+
+def parse_siginfo(data: Buffer, abi: Abi) -> SignalInfo:
+    """Return what a ``siginfo_t`` says (``include/uapi/asm-generic/siginfo.h``; the union follows three ints).
+
+    :raises struct.error: when it is too short.
+    """
+    number, _, code = struct.unpack_from(abi.order_mark + "3i", data)
+    at = 16 if abi.pointer_size == 8 else 12
+    if number in FAULTS and 0 < code < SI_KERNEL:
+        (address,) = struct.unpack_from(abi.word_format, data, at)
+        return SignalInfo(number, code, address)
+    if code in _SENT:
+        sender, user = struct.unpack_from(abi.order_mark + "iI", data, at)
+        return SignalInfo(number, code, None, sender, user)
+    return SignalInfo(number, code)
+
+
+@dataclass(frozen=True)
 class ProcessInfo:
     """``NT_PRPSINFO``: the process id, the executable's short name and the start of its arguments."""
 
@@ -76,6 +120,7 @@ class CoreNotes:
     :param signal: what killed the process, or None when no note says.
     :param files: sorted by address, disjoint.
     :param page_size: from the auxiliary vector or ``NT_FILE``; None when neither is whole.
+    :param siginfo: more on that signal, or None when there is no thread.
     :param damage: one line for each note that does not hold what its type promises.
     """
 
@@ -86,6 +131,7 @@ class CoreNotes:
     signal: Optional[int] = None
     page_size: Optional[int] = None
     damage: Sequence[str] = ()
+    siginfo: Optional[SignalInfo] = None
 
 
 # in the order of elf_gregset_t, by gdb's names
@@ -110,7 +156,8 @@ class _Collector:
         self._auxv: dict[int, int] = {}
         self._files: list[MappedFile] = []
         self._file_page: Optional[int] = None
-        self._signal: Optional[int] = None
+        self._siginfo: Optional[SignalInfo] = None
+        self._first: Optional[int] = None  # of NT_PRSTATUS and NT_PRPSINFO, which tell the kernel's cores from gdb's
         self._damage: list[str] = []
 
     def collect(self, notes: Iterable[Note]) -> CoreNotes:
@@ -125,11 +172,13 @@ class _Collector:
         }
         for note in notes:
             if note.type in takers and note.owner in ("CORE", "LINUX"):
+                if note.type in (NT_PRSTATUS, NT_PRPSINFO):
+                    self._first = self._first or note.type
                 self._take(takers[note.type], note)
         page = _sane_page(self._auxv.get(AT_PAGESZ)) or _sane_page(self._file_page)
         return CoreNotes(
             tuple(self._threads), self._process, self._auxv, self._disjoint_files(),
-            self._find_signal(), page, tuple(self._damage),
+            self._find_signal(), page, tuple(self._damage), self._find_siginfo(),
         )  # fmt: skip
 
     def _take(self, taker: object, note: Note) -> None:
@@ -189,9 +238,8 @@ class _Collector:
 
     def _take_siginfo(self, data: Buffer) -> None:
         # the first one is the crashing thread's; gcore writes one for each thread
-        (signal,) = self._unpack("i", data, 0)
-        if self._signal is None:
-            self._signal = signal
+        info = parse_siginfo(data, self._abi)
+        self._siginfo = self._siginfo or info
 
     def _take_386_tls(self, data: Buffer) -> None:
         # struct user_desc: entry_number, base_addr, limit, flags; %gs holds the selector of glibc's entry
@@ -212,9 +260,21 @@ class _Collector:
         self._threads[-1] = CoreThread(last.lwp, last.registers, tls, last.signal)
 
     def _find_signal(self) -> Optional[int]:
-        if self._signal is not None:
-            return self._signal
+        if self._siginfo is not None:
+            return self._siginfo.number
         return next((thread.signal for thread in self._threads), None)
+
+    def _find_siginfo(self) -> Optional[SignalInfo]:
+        """Return the first thread's signal, with the rest of NT_SIGINFO where that speaks of the same signal.
+
+        gcore's speaks of the stop itself (SIGSTOP) where the thread has met no signal.
+        """
+        if not self._threads:
+            return None
+        first, by_kernel = self._threads[0], self._first == NT_PRSTATUS
+        if self._siginfo is None or self._siginfo.number != first.signal:
+            return SignalInfo(first.signal, lwp=first.lwp, by_kernel=by_kernel)
+        return replace(self._siginfo, lwp=first.lwp, by_kernel=by_kernel)
 
     def _disjoint_files(self) -> tuple[MappedFile, ...]:
         kept: list[MappedFile] = []

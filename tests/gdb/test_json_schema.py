@@ -303,6 +303,11 @@ def is_position(value: Any) -> bool:
     return whole and CHECKS["address"](value["table"]) and all(map(is_integer, (value["thread"], value["length"])))
 
 
+def is_death(value: Any) -> bool:
+    whole = {"signal", "thread", "cause", "address", "place", "message", "source", "frames", "stopped"}
+    return set(value) == whole and CHECKS["text"](value["signal"]) and CHECKS["texts"](value["frames"])
+
+
 def is_ledger(value: Any) -> bool:
     return not list(wrong_fields(value, FIELDS["rss"]))
 
@@ -313,6 +318,7 @@ CHECKS = {
     "count": lambda value: is_integer(value) and value >= 0,
     "signed bytes": is_integer,
     "signed": is_integer,
+    "death": is_death,
     "owner": is_owner,
     "position": is_position,
     "share": lambda value: isinstance(value, float) and 0 <= value <= 1,

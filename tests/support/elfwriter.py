@@ -98,8 +98,13 @@ class CoreWriter(Writer):
         names = b"".join(path.encode() + b"\0" for _, _, _, path in files)
         return self.add("CORE", 0x46494C45, self.words(len(files), page, *rows) + names)
 
-    def siginfo(self, signal):
-        return self.add("CORE", 0x53494749, self.pack("iii", signal, 0, 0) + bytes(116))
+    def siginfo(self, signal, code=0, rest=b""):
+        """Add NT_SIGINFO.
+
+        :param rest: the union's first bytes: sender and user, or an address.
+        """
+        head = self.pack("iii", signal, 0, code).ljust(16 if self.wide else 12, b"\0")
+        return self.add("CORE", 0x53494749, (head + rest).ljust(128, b"\0"))
 
     def build(self, notes_last=False, xnum=False):
         """Return the file's bytes.

@@ -59,11 +59,14 @@ _OWNED = {
 }
 
 
+HANDLER = "<signal handler called>"  # what gdb calls the frame that the kernel puts beneath a handler
+
+
 @dataclass(frozen=True)
 class Frame:
     """One frame of a thread's stack, as a debugger unwinds it.
 
-    :param function: None where it has no name.
+    :param function: None where it has no name; :data:`HANDLER` for the one beneath a signal handler.
     :param module: file name of the object that ``pc`` is in, without folders, or None.
     :param line: "file.c:120", or None.
     """
