@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.lockfindings import find_lock_findings
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
-from gdbext.analysis.residency import residency_of
+from gdbext.analysis.residency import Residency, residency_of
 from gdbext.analysis.tablesearch import Looked
+from gdbext.analysis.thresholds import thresholds
+from gdbext.analysis.unattributed import find_unattributed
 from gdbext.bridge.lockplaces import read_knowledge, wants_tables
 from gdbext.bridge.tables import judge_tables
 from gdbext.heap.model import Heap
@@ -21,21 +24,27 @@ def examine(context: Any, arguments: Any) -> Report:
     """Return what is wrong with the target's memory, and where it is."""
     known = residency_of(context.target, context.progress)  # before the heaps: reading brings pages in
     heaps = context.heaps()
-    beyond = triage.joined(look_beyond(context), look_for_leaks(context, heaps, arguments.flag("leaks")))
+    leaks = look_for_leaks(context, heaps, arguments.flag("leaks"), known.residency)
+    limits = thresholds(context.settings, context.target, known.residency)
+    rest = find_unattributed(context.target, heaps, limits, known.residency)
+    beyond = triage.joined(look_beyond(context), leaks, rest)
     return triage.triage(context.target, heaps, context.settings, known, beyond)
 
 
-def look_for_leaks(context: Any, heaps: Sequence[Heap], asked: bool) -> triage.Beyond:
+def look_for_leaks(
+    context: Any, heaps: Sequence[Heap], asked: bool, residency: Optional[Residency] = None
+) -> triage.Beyond:
     """Return what leaked, where it is worth a finding.
 
     :param asked: whether the user wants it in any case.
+    :param residency: of a process.
     """
     ports = leaksearch.Ports(
         lambda progress, most: context.session.reach(PLAIN, progress, most),
         lambda reading, progress: read_reach(context.target, heaps, reading, progress),
         lambda reach, progress: context.session.leaked_types(reach, progress),
     )
-    return leaksearch.search(context.target, heaps, context.settings, ports, context.progress, asked)
+    return leaksearch.search(context.target, heaps, context.settings, ports, context.progress, asked, residency)
 
 
 def look_beyond(context: Any) -> triage.Beyond:
@@ -44,7 +53,7 @@ def look_beyond(context: Any) -> triage.Beyond:
     try:
         census = take_census(context.target, stacks, context.progress)
     except KeyboardInterrupt:
-        return triage.Beyond(complete=False)
+        return triage.Beyond(unexamined=[Unexamined("locks and hash tables", "interrupted", "lockwait")])
     # The holders of locks are looked for in these tables, so each is walked once.
     kept: "list[Looked]" = []
     tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)
