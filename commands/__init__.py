@@ -557,7 +557,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "the first function that is neither libc's nor a lock's.\n\nA lock without an owner field (spinlock, "
         "semaphore, condition variable) shows who mentions its address in a register or on top of the stack: a "
         "holder by mention, marked ?. Deadlocks are told only from what locks say themselves.\n\nWhere somebody waits "
-        "for a lock, the program's hash tables are looked at (set gx table-search-seconds): a lock in one gets its "
+        "for a lock, the program's hash tables are looked at (set gx table-search-variables): a lock in one gets its "
         "name, a holder in a long chain its place there. --in EXPR names a list or table that is not found by itself."
         "\n\nOne look cannot tell stuck from slow. From the shell, gdbext lockwait --pid PID --samples 3 --interval 2 "
         "lets the process go on between the looks. In gdb a stopped process does not move, so there is no such option: "
@@ -679,13 +679,15 @@ SETTINGS: Sequence[Setting] = (
     Setting("slab-skew-factor", 2, "count", "Times its fair share that a table of a group may hold"),
     Setting("slab-skew-entries", 1000, "count", "Entries of a group below which shares are not judged"),
     Setting("safe", 0, "flag", "Whether commands of gdbext record their errors instead of raising them"),
-    Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is never"),
+    Setting("time-budget", 0, "seconds", "Seconds after which a command stops, not the same in each run; 0 is never"),
     Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
     Setting("copied-memory", 4 << 30, "size", "Bytes of a process copied to search for pointers; 0: any number"),
     Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
-    Setting("table-search-seconds", 5, "seconds", "Seconds that triage and lockwait look for hash tables; 0 is not"),
-    Setting("leak-search-seconds", 10, "seconds", "Seconds that triage looks for leaks; 0 is not at all"),
-    Setting("type-search-seconds", 10, "seconds", "Seconds that types of blocks are looked for by variables; 0 is not"),
+    Setting("table-search-variables", 200_000, "count", "Variables that triage and lockwait examine for hash tables"),
+    Setting("table-search-entries", 50_000_000, "count", "Entries and bins of hash tables that triage walks"),
+    Setting("leak-search-seconds", 10, "seconds", "CPU seconds that triage searches a process for leaks; 0 is not"),
+    Setting("leak-search-blocks", 0, "count", "Blocks in use up to which triage searches for leaks; 0: any number"),
+    Setting("type-search-variables", 200_000, "count", "Variables by which types of blocks are found"),
     Setting("convoy-waiters", 3, "count", "Threads behind a holder that waits or is in a long chain that are a convoy"),
     Setting("convoy-many", 16, "count", "Threads behind one holder that are a convoy whatever it does"),
 )

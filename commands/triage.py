@@ -7,10 +7,13 @@ from typing import Any, Optional, Sequence
 from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.death import Death, find_death
 from gdbext.analysis.lockfindings import find_lock_findings
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.analysis.residency import residency_of
 from gdbext.analysis.tablesearch import Looked
+from gdbext.analysis.thresholds import thresholds
+from gdbext.analysis.unattributed import find_unattributed
 from gdbext.bridge.lockplaces import read_knowledge, wants_tables
 from gdbext.bridge.tables import judge_tables
 from gdbext.heap.model import Heap
@@ -22,7 +25,10 @@ def examine(context: Any, arguments: Any) -> Report:
     """Return what is wrong with the target's memory, and where it is."""
     known = residency_of(context.target)
     heaps = context.heaps()
-    beyond = triage.joined(look_beyond(context), look_for_leaks(context, heaps, arguments.flag("leaks")))
+    leaks = look_for_leaks(context, heaps, arguments.flag("leaks"))
+    limits = thresholds(context.settings, context.target)
+    rest = find_unattributed(context.target, heaps, limits, known.residency)
+    beyond = triage.joined(look_beyond(context), leaks, rest)
     return triage.triage(context.target, heaps, context.settings, known, beyond, look_at_death(context, heaps))
 
 
@@ -50,7 +56,7 @@ def look_beyond(context: Any) -> triage.Beyond:
     try:
         census = take_census(context.target, stacks, context.progress)
     except KeyboardInterrupt:
-        return triage.Beyond(complete=False)
+        return triage.Beyond(unexamined=[Unexamined("locks and hash tables", "interrupted", "lockwait")])
     # The holders of locks are looked for in these tables, so each is walked once.
     kept: "list[Looked]" = []
     tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import Callable, Iterator, List, Optional, Protocol
+from typing import Callable, Dict, Iterator, List, Optional, Protocol
 
 
 class Progress(Protocol):
@@ -29,20 +29,20 @@ SILENT: Progress = Silent()
 
 
 class Deadline:
-    """Progress that also stops when the time is up.
+    """Progress that also stops when the time is up: for a process, which is held meanwhile, never for a core.
 
-    :param seconds: None for no limit.
+    :param seconds: CPU time of this thread, which other work of the machine does not shorten; None for no limit.
     """
 
     def __init__(self, progress: Progress, seconds: Optional[float]) -> None:
         self.seconds = seconds
         self._progress = progress
-        self._until = None if seconds is None else time.monotonic() + seconds
+        self._until = None if seconds is None else time.thread_time() + seconds
 
     @property
     def over(self) -> bool:
         """Whether it is up."""
-        return self._until is not None and time.monotonic() >= self._until
+        return self._until is not None and time.thread_time() >= self._until
 
     def lift(self) -> None:
         """Let what has kept this go on without a limit."""
@@ -62,6 +62,37 @@ class Deadline:
         :raises KeyboardInterrupt: when the time is up.
         """
         self.check()
+        self._progress.at(doing, done, total)
+
+
+class WorkLimit:
+    """Progress that also stops after so much work: each run over a core comes as far, whatever the machine's load.
+
+    :param units: as :meth:`at` is told them (bins, nodes, slots).
+    :ivar done: how many are behind us.
+    """
+
+    def __init__(self, progress: Progress, units: int) -> None:
+        self.units = units
+        self.done = 0
+        self._progress = progress
+        self._last: Dict[str, int] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether that much is done."""
+        return self.done >= self.units
+
+    def at(self, doing: str, done: int, total: Optional[int]) -> None:
+        """As the progress that it represents.
+
+        :raises KeyboardInterrupt: when that much is done.
+        """
+        before = self._last.get(doing, 0)
+        self.done += done - before if done >= before else done
+        self._last[doing] = done
+        if self.over:
+            raise KeyboardInterrupt
         self._progress.at(doing, done, total)
 
 

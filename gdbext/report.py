@@ -142,6 +142,8 @@ class Finding:
     :param evidence: lines that let a reader check it.
     :param remedy: what to do, naming the tunable.
     :param threads: that cause it; none where they are gone, None where threads are not its measure or not known.
+    :param details: the evidence for programs, by kind as ``docs/json.md`` lists it; in JSON alone, so addresses are
+        texts ("0x…") here.
     """
 
     kind: str
@@ -153,6 +155,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     remedy: str = ""
     threads: Optional[tuple[ThreadRef, ...]] = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Rows:

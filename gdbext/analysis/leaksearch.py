@@ -1,4 +1,4 @@
-"""Leaks for ``triage``: looked for within a bound of time and memory, told where there is no doubt."""
+"""Leaks for ``triage``: searched for within bounds, reported where there is no doubt; else why nobody knows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 from gdbext.analysis.blocktypes.model import BlockTypes
 from gdbext.analysis.leakdoubts import doubts_text, find_doubts
 from gdbext.analysis.leakfindings import make_finding
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import Reading
+from gdbext.analysis.tally import MMAPPED, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
 from gdbext.analysis.triage import NOTHING, Beyond
 from gdbext.errors import NoHeapError, TooLargeError
@@ -20,13 +22,17 @@ from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
 from gdbext.progress import Deadline, Progress, checked
 from gdbext.report import Evidence, Settings
 from gdbext.target import Target
-from gdbext.wording import count_text, size_text
+from gdbext.wording import count_text, grouped, size_text
 
 SECONDS = "leak-search-seconds"
+BLOCKS = "leak-search-blocks"
 COPY = "copied-memory"
+DEFAULT_SECONDS = 10
 
 Result = TypeVar("Result")
 
+_LEAKS = "leaks"
+_ASK = "triage --leaks"
 _REMOTE = 32  # of a process behind a wire that part may be copied of what may be of one on this machine
 _TAGS = 0xFFFF << 48  # addresses of user space have no bits there
 
@@ -54,26 +60,62 @@ def search(
     progress: Progress,
     asked: bool = False,
 ) -> Beyond:
-    """Return the finding ``leak``, if there is one, and what was looked at.
+    """Return the finding ``leak``, if there is one, what was examined, and what kept it from an answer.
+
+    A core is searched to its end, unless more blocks are in use than the user allows: no clock has a part in it. A
+    process is held meanwhile, so that there the search has a limit of CPU time.
 
     :param asked: whether the user wants it whatever it costs, and where roots are missing, too.
     """
-    if not heaps or any(heap.interrupted for heap in heaps) or not (asked or settings.get(SECONDS, 0)):
+    if not heaps:
         return NOTHING
     limits = thresholds(settings, target)
-    deadline = Deadline(progress, None if asked else settings[SECONDS])
-    most = 0 if asked else _bound(target, settings)
+    tallies = [tally(heap) for heap in heaps]
+    blocks = sum(one.count(USED, MMAPPED) for one in tallies)
+    found = _refused(target, heaps, settings, blocks, asked)
+    if found is None:
+        found = _examined(target, settings, ports, limits, progress, asked)
+    if any(heap.interrupted for heap in heaps) or limits.reached(sum(one.size(USED, MMAPPED) for one in tallies)):
+        return found
+    # So little in use cannot hide a finding.
+    why = [Evidence(_LEAKS, f"not examined: {one.why}") for one in found.unexamined]
+    return replace(found, evidence=[*found.evidence, *why], unexamined=())
+
+
+def _refused(
+    target: Target, heaps: Sequence[Heap], settings: Settings, blocks: int, asked: bool
+) -> Optional[Beyond]:
+    """Return why there is no search, or None: there is one."""
+    interrupted = [heap.allocator for heap in heaps if heap.interrupted]
+    if interrupted:
+        return _unexamined(f"reading the {interrupted[0]} heap was interrupted", _ASK)
+    if asked:
+        return None
+    most = settings.get(BLOCKS, 0)
+    if most and blocks > most:
+        return _unexamined(f"{grouped(blocks)} blocks in use, set gx {BLOCKS} is {grouped(most)}", _ASK)
+    if target.live and not settings.get(SECONDS, DEFAULT_SECONDS):
+        return _unexamined(f"set gx {SECONDS} is 0", _ASK)
+    return None
+
+
+def _examined(
+    target: Target, settings: Settings, ports: Ports, limits: Thresholds, progress: Progress, asked: bool
+) -> Beyond:
+    held = target.live and not asked
+    deadline = Deadline(progress, settings.get(SECONDS, DEFAULT_SECONDS) if held else None)
     try:
         with checked(deadline.check):
-            return _judged(ports.reach(deadline, most), ports, limits, deadline, asked)
+            reach = ports.reach(deadline, 0 if asked else _bound(target, settings))
+            return _judged(reach, ports, limits, deadline, asked)
     except NoHeapError:
         return NOTHING
     except TooLargeError as error:
-        return _told(f"not looked for: {error.message}; triage --leaks does it")
+        return _unexamined(error.message, _ASK)
     except KeyboardInterrupt:
         if not deadline.over:
-            return replace(_told("not judged: interrupted"), complete=False)
-        return _told(f"not judged: not done in {deadline.seconds} s; set gx {SECONDS} N gives it more")
+            return _unexamined("interrupted", _ASK)
+        return _unexamined(f"stopped after {deadline.seconds} s of CPU time", _ASK)
     finally:
         deadline.lift()
 
@@ -84,28 +126,34 @@ def _bound(target: Target, settings: Settings) -> int:
     return max(most // _REMOTE, 1) if most and target.live and target.local_pid is None else most
 
 
-def _told(message: str) -> Beyond:
-    return Beyond(evidence=[Evidence("leaks", message)])
+def _said(message: str) -> Beyond:
+    return Beyond(evidence=[Evidence(_LEAKS, message)])
+
+
+def _unexamined(why: str, next: str, evidence: Sequence[Evidence] = ()) -> Beyond:
+    return Beyond(evidence=evidence, unexamined=[Unexamined(_LEAKS, why, next)])
 
 
 def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: Deadline, asked: bool) -> Beyond:
     leaked = int(reach.size[reach.states == NOT_REACHED].sum())
     if not leaked:
-        return _told(_looked_text(reach))
+        return _said(_looked_text(reach))
     if not limits.reached(leaked):
-        small = f"{size_text(leaked)} leaked, too little for a finding; blocks leaks tells which"
-        return _told(f"{_looked_text(reach)}: {small}")
+        small = f"{size_text(leaked)} leaked, too little for a finding; blocks leaks shows which"
+        return _said(f"{_looked_text(reach)}: {small}")
+    counted = [Evidence(_LEAKS, _looked_text(reach))]
     doubts = find_doubts(reach)
     if doubts and not asked:
-        what = f"{_looked_text(reach)}; not judged, since {doubts_text(doubts)} cannot be looked at"
-        return _told(f"{what}: triage --leaks judges nevertheless")
+        why = f"{size_text(leaked)} look leaked, but {doubts_text(doubts)} cannot be read"
+        return _unexamined(why, _ASK, counted)
     tagged = _leaked_without_tags(reach, ports, deadline)
     if tagged is not None and not limits.reached(tagged) and not asked:
         hidden = f"pointers with tags in their high bits lead to all but {size_text(tagged)} of it"
-        return _told(f"{_looked_text(reach)}; but {hidden}: blocks leaks --clear {_TAGS:#x}")
+        why = f"{size_text(leaked)} look leaked, but {hidden}"
+        return _unexamined(why, f"blocks leaks --clear {_TAGS:#x}", counted)
     sure = tagged is not None and limits.reached(tagged)
     types = _in_time(lambda: ports.types(reach, deadline), deadline)
-    return Beyond([make_finding(reach, types, sure)], [Evidence("leaks", _looked_text(reach))])
+    return Beyond([make_finding(reach, types, sure)], counted)
 
 
 def _looked_text(reach: Reach) -> str:

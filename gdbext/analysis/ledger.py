@@ -137,6 +137,18 @@ def ledger(
     return _ledger(sums, mapped.bytes, gauge), problems
 
 
+def find_anonymous_rest(target: Target, heaps: Sequence[Heap]) -> Coverage:
+    """Return the memory of the target that is there and stands as anonymous rest, or under a name given to such."""
+    regions = [region for region in target.memory.regions() if region.source != "absent"]
+    charged = unite([(charge.starts, charge.ends) for heap in heaps for charge in heap.charges]).covered
+    rest = [
+        (starts, ends)
+        for owner, starts, ends in _rest(target, regions, charged)
+        if owner == ANONYMOUS or owner.startswith("[anon:")
+    ]
+    return unite(rest).covered
+
+
 def coverage_of(regions: Sequence[Region]) -> Coverage:
     """Return the address ranges of regions that are sorted and disjoint."""
     starts = np.fromiter((region.start for region in regions), np.uint64, len(regions))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.lockoddities import for_each_oddity
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.waitgraph import Convoy, Cycle, WaitGraph, build_graph
 from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, line, table
 from gdbext.structures.locks.model import Census, Frame, LockState, Primitive, Wait
@@ -159,14 +160,14 @@ class Knowledge:
     :param positions: of threads in chains, by thread number.
     :param frames: the first frame of each thread that is no wrapper of a lock, by number.
     :param evidence: what the tables behind names and positions are.
-    :param complete: False when the search for them was stopped.
+    :param unexamined: tables that were not searched for, or not walked.
     """
 
     name_of: Callable[[int], Optional[str]] = lambda address: None
     positions: Mapping[int, Position] = field(default_factory=dict)
     frames: Mapping[int, Frame] = field(default_factory=dict)
     evidence: Sequence[Evidence] = ()
-    complete: bool = True
+    unexamined: Sequence[Unexamined] = ()
 
 
 def lockwait_report(
@@ -194,7 +195,8 @@ def lockwait_report(
         tuple(cycle.threads for cycle in graph.cycles),
         tuple(writer.convoy_rows()),
     )
-    return Report(data, known.evidence, problems, known.complete, census.notes, bool(findings))
+    problems = [*problems, *(one.problem for one in known.unexamined)]
+    return Report(data, known.evidence, problems, not known.unexamined, census.notes, bool(findings))
 
 
 def _summary(census: Census, graph: WaitGraph) -> str:

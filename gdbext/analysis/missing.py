@@ -6,7 +6,7 @@ complete. One that only lacks pages of unchanged files (the usual ``coredump_fil
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Iterable, Optional
 
 from gdbext.errors import NoHeapError
@@ -18,6 +18,30 @@ from gdbext.wording import size_text
 MISSING = frozenset(
     ("truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena")
 )
+
+
+@dataclass(frozen=True)
+class Unexamined:
+    """A part of the question that nothing was found out about, so that the answer is not complete.
+
+    :param what: as the verdict names it ("leaks").
+    :param why: and how far it came ("stopped after 10 s of CPU time").
+    :param next: the command, or the setting, that goes further; "" where none does.
+    :param kind: of the problem.
+    """
+
+    what: str
+    why: str
+    next: str = ""
+    kind: str = "not-examined"
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.why})"
+
+    @property
+    def problem(self) -> Problem:
+        """The same for the list of problems."""
+        return Problem(self.kind, None, f"{self}{f'; next: {self.next}' if self.next else ''}")
 
 
 def is_whole(problems: Iterable[Problem]) -> bool:
@@ -33,11 +57,11 @@ def with_target(report: Report, target: Target) -> Report:
 
 
 def find_gap(target: Target) -> Optional[str]:
-    """Return in words how much of what the program could write is not in the core; None when nothing is missing."""
+    """Return in words what of what the program could write is not in the core; None when nothing is missing."""
     if is_whole(target.problems):
         return None
     absent = sum(region.size for region in target.index.regions if region.writable and region.source == "absent")
-    return f"{size_text(absent) if absent else 'much'} of its writable memory is not in the core"
+    return f"{size_text(absent) if absent else 'much'} of its writable memory"
 
 
 def explained(error: NoHeapError, target: Target) -> NoHeapError:
@@ -45,4 +69,4 @@ def explained(error: NoHeapError, target: Target) -> NoHeapError:
     gap = find_gap(target)
     if gap is None:
         return error
-    return NoHeapError(error.message, f"{gap}, and the heap may be there: take the core again")
+    return NoHeapError(error.message, f"{gap} is not in the core, and the heap may be there: take the core again")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.skew import find_table_findings
 from gdbext.analysis.tables import Walked, walk_structure
 from gdbext.analysis.triage import Beyond
 from gdbext.errors import FaultError, ShapeError, UsageError
-from gdbext.progress import Deadline, Progress
+from gdbext.progress import Progress, WorkLimit
 from gdbext.report import Evidence, Finding, Settings
 from gdbext.structures.library import Library
 from gdbext.structures.manner import Manner
@@ -17,11 +18,15 @@ from gdbext.structures.opening import Structure
 from gdbext.structures.resolve import Opened, open_located
 from gdbext.structures.types import Located, Type, Types
 from gdbext.target import Target
-from gdbext.wording import count_text
+from gdbext.wording import count_text, grouped
 
-SETTING = "table-search-seconds"
-MOST = 256  # variables that are looked at
-WALKING = 4  # seconds of walking for each second of searching
+VARIABLES = "table-search-variables"
+ENTRIES = "table-search-entries"
+MOST = 4096  # variables that are looked at
+
+DEFAULT_ENTRIES = 50_000_000
+WHAT = "hash tables"
+INTERRUPTED = Unexamined(WHAT, "interrupted", "slabskew EXPR")
 
 _KINDS = ("bins", "group", "probe")
 _NAMED = 8  # variables that the evidence names
@@ -58,7 +63,7 @@ class Looked(NamedTuple):
     """A table, or a group of them, that a variable leads to.
 
     :param name: the expression for it.
-    :param walked: each of its tables; the last one in part where the time ran out.
+    :param walked: each of its tables; the last one in part where too many entries were walked.
     """
 
     name: str
@@ -72,17 +77,17 @@ def for_each_table(
     library: Library,
     variables: Iterable[Located],
     progress: Progress,
-    seconds: float,
+    settings: Settings,
 ) -> Tables:
     """Open and walk the tables that variables lead to, each once.
 
     What cannot be opened is passed over: a variable may not be initialised yet, or no longer.
 
     :param variables: as ``gdbext.bridge.discover`` finds them.
-    :param seconds: that the search for variables had; walking has :data:`WALKING` times as many.
+    :param settings: :data:`ENTRIES`: bins and entries that are walked, of all tables.
     :return: an iterator, which raises KeyboardInterrupt as ``progress`` says.
     """
-    return Tables(target, types, library, variables, Deadline(progress, WALKING * seconds))
+    return Tables(target, types, library, variables, WorkLimit(progress, settings.get(ENTRIES, DEFAULT_ENTRIES)))
 
 
 def search(
@@ -96,13 +101,11 @@ def search(
 ) -> Beyond:
     """Open, walk and judge the tables that variables lead to; arguments as :func:`for_each_table`.
 
-    A spent budget is told in the evidence, and makes nothing incomplete: it is the user's own.
-
     :param each: is told of each table.
     """
-    tables = for_each_table(target, types, library, variables, progress, settings.get(SETTING, 0))
+    tables = for_each_table(target, types, library, variables, progress, settings)
     findings: List[Finding] = []
-    complete = True
+    unexamined: Sequence[Unexamined] = ()
     try:
         for looked in tables:
             each(looked)
@@ -110,8 +113,8 @@ def search(
                 target, looked.opened.structure, looked.walked, looked.name, settings
             )
     except KeyboardInterrupt:
-        complete = False
-    return Beyond(findings, tables.evidence, complete)
+        unexamined = [INTERRUPTED]
+    return Beyond(findings, tables.evidence, [*tables.unexamined, *unexamined])
 
 
 class Tables(Iterator[Looked]):
@@ -123,7 +126,7 @@ class Tables(Iterator[Looked]):
         types: Types,
         library: Library,
         variables: Iterable[Located],
-        progress: Deadline,
+        progress: WorkLimit,
     ) -> None:
         self._target = target
         self._types = types
@@ -140,8 +143,17 @@ class Tables(Iterator[Looked]):
 
     @property
     def evidence(self) -> Sequence[Evidence]:
-        """What was looked at until now, and what was not."""
+        """What was looked at until now, and what was passed over."""
         return list(self._evidence())
+
+    @property
+    def unexamined(self) -> Sequence[Unexamined]:
+        """The tables that were left, or walked in part."""
+        if not self._partly:
+            return ()
+        named = ", ".join(self._partly[:_NAMED]) + (", …" if len(self._partly) > _NAMED else "")
+        why = f"stopped after {grouped(self._progress.units)} entries at {named}"
+        return [Unexamined(WHAT, why, f"slabskew {self._partly[0]}, or set gx {ENTRIES} N")]
 
     def _look_at(self, variables: Iterable[Located]) -> Iterator[Looked]:
         found = [(located, opened) for located in variables for opened in self._opened(located)]
@@ -175,7 +187,10 @@ class Tables(Iterator[Looked]):
         return Looked(located.text, opened, walked)
 
     def _walk(self, opened: Opened, name: str) -> Sequence[Walked]:
+        before = self._progress.done
         walked = walk_structure(self._target, opened.structure, None, self._progress)
+        # What a kernel walks at once it does not report.
+        self._progress.done = max(self._progress.done, before + sum(len(each.nodes) for each in walked))
         if any(each.interrupted for each in walked):
             if not self._progress.over:
                 raise KeyboardInterrupt
@@ -190,10 +205,6 @@ class Tables(Iterator[Looked]):
         if self._closed:
             yield Evidence(
                 "tables", f"{count_text(self._closed, 'variable')} passed over that cannot be a table now"
-            )
-        if self._partly:
-            yield Evidence(
-                "tables", f"no time for all of {', '.join(self._partly[:_NAMED])}; slabskew EXPR looks at one"
             )
 
 

@@ -8,7 +8,8 @@ more entries than that share it. Nothing is said of a table without a hot bin bu
 Why a bin is hot shows in what is left without the hot entries. Of tables that share their work by the same
 hash (a group) the remains are taken together. They speak for the hash function when they are at least a
 twentieth of all entries, use half as many bins as chance would, and half of their stored hashes are
-different ones.
+different ones. Where nothing is left but one hash of different keys, the function is constant: no
+hash of it can be stale.
 """
 
 from __future__ import annotations
@@ -213,7 +214,16 @@ def _why_hot(table: Figures, tables: Sequence[Figures], bounds: Limits) -> Verdi
         return Verdict.WEAK_HASH
     if not flood:
         return Verdict.HOT_BIN
-    return Verdict.STALE_HASH if _different_keys(table.worst[0]) else Verdict.EQUAL_HASH_FLOOD
+    if not _different_keys(table.worst[0]):
+        return Verdict.EQUAL_HASH_FLOOD
+    return Verdict.STALE_HASH if sound or _others_spread(tables) else Verdict.WEAK_HASH
+
+
+def _others_spread(tables: Sequence[Figures]) -> bool:
+    """Return whether the function makes other hashes, too: where all entries share one, it is constant."""
+    entries = sum(table.rest.entries for table in tables)
+    distinct = sum(table.rest.distinct or 0 for table in tables)
+    return distinct > 1 and 2 * distinct >= entries
 
 
 def _speaks_for_the_hash(tables: Sequence[Figures], bounds: Limits) -> Optional[bool]:

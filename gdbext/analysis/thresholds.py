@@ -1,7 +1,8 @@
 """Which findings are worth a user's time: the settings ``min-finding-*``.
 
-``docs/design.md``, Decisions: a finding is silent below the bytes *and* below the share of the
-process's writable memory that is resident, or in the core, and always below the floor.
+``docs/design.md``, Decisions: a finding is silent below the bytes *and* below the share of the process's writable
+memory that is resident, or in the core, and always below the floor. What was not examined counts from the same
+thresholds on: less cannot hide a finding.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ DEFAULTS: Settings = {
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The bytes from which a cost is told.
+    """The bytes from which a cost is reported.
 
-    :param share: per cent of ``writable``.
-    :param writable: bytes of the target's writable memory that are resident, or in the core; reservations do not count.
+    :param share: per cent of ``whole``.
+    :param whole: bytes of the target's writable memory that are resident, or in the core; reservations do not count.
     """
 
     bytes: int
     share: int
     floor: int
-    writable: int
+    whole: int
 
     def reached(self, cost: int) -> bool:
-        """Return whether that many bytes are worth a finding."""
-        large = cost >= self.bytes or 100 * cost >= self.share * self.writable
+        """Return whether that many bytes are worth a finding, or may hide one."""
+        large = cost >= self.bytes or 100 * cost >= self.share * self.whole
         return large and cost >= self.floor
 
     def keep(self, finding: Finding) -> bool:
-        """Return whether a finding is told: always when bytes are not its measure."""
+        """Return whether a finding is reported: always when bytes are not its measure."""
         return finding.kind == "corruption" or finding.bytes is None or self.reached(finding.bytes)
 
 

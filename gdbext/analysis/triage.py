@@ -9,7 +9,7 @@ from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type
 from gdbext.analysis.death import Death
 from gdbext.analysis.fragmentation import find_fragmentation
 from gdbext.analysis.ledger import Ledger, ledger, notes_on
-from gdbext.analysis.missing import find_gap, is_whole
+from gdbext.analysis.missing import Unexamined, find_gap, is_whole
 from gdbext.analysis.quiet import quiet
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
@@ -78,12 +78,18 @@ class HealthyTriage(Triage):
 class Beyond:
     """What was found besides the heaps.
 
-    :param complete: False when that search was stopped.
+    :param unexamined: what was not, as far as it may hide a finding.
     """
 
     findings: Sequence[Finding] = ()
     evidence: Sequence[Evidence] = ()
-    complete: bool = True
+    unexamined: Sequence[Unexamined] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was examined."""
+        return not self.unexamined
 
 
 NOTHING = Beyond()
@@ -94,7 +100,8 @@ def joined(*parts: Beyond) -> Beyond:
     return Beyond(
         [finding for part in parts for finding in part.findings],
         [evidence for part in parts for evidence in part.evidence],
-        all(part.complete for part in parts),
+        [one for part in parts for one in part.unexamined],
+        [note for part in parts for note in part.notes],
     )
 
 
@@ -122,7 +129,7 @@ def triage(
     return Report(
         page(
             target_text(target),
-            _verdict(target, heaps, len(found), beyond.complete),
+            _verdict(target, heaps, len(found), beyond.unexamined),
             died.summary if died else "",
             died.trail if died else "",
             died,
@@ -131,9 +138,9 @@ def triage(
             account,
         ),
         evidence=[*evidence_of(heaps), *beyond.evidence],
-        problems=[*problems_of(heaps, brief=True), *problems],
+        problems=[*problems_of(heaps, brief=True), *problems, *(one.problem for one in beyond.unexamined)],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
-        notes=notes_on(heaps, known),
+        notes=[*notes_on(heaps, known), *beyond.notes],
         findings=bool(found),
     )
 
@@ -145,24 +152,25 @@ def _without_death(page: type, died: Optional[Death]) -> Type[Triage]:
     return kept
 
 
-def _verdict(target: Target, heaps: Sequence[Heap], found: int, all_sought: bool) -> str:
-    if found:
-        return f"{count_text(found, 'finding')}."
-    gap = find_gap(target) or _lack(heaps)
-    if gap is None and heaps and not all_sought:
-        return "No findings in what was looked at: not all of locks, tables and leaks was."
-    if gap is None:
+def _verdict(target: Target, heaps: Sequence[Heap], found: int, unexamined: Sequence[Unexamined]) -> str:
+    """Return the page in one line; what was not examined stands in it, whatever was found."""
+    missing = [*_gaps(target, heaps), *map(str, unexamined)]
+    if not missing and not found:
         return "No findings." if heaps else "No heap was found, so there is nothing to judge but the ledger."
-    what = "No findings in what could be read" if heaps else "No heap was found, so nothing could be judged"
-    return f"{what}: {gap}."
+    none = "No findings in what was examined" if heaps else "No heap was found"
+    lead = count_text(found, "finding") if found else none
+    return f"{lead}; not examined: {'; '.join(missing)}" if missing else f"{lead}."
 
 
-def _lack(heaps: Sequence[Heap]) -> Optional[str]:
-    """Return in words that a heap was not read whole; None when all were."""
-    if not all(is_whole(heap.problems) for heap in heaps):
-        return "the heap is not all in the core"
-    partial = [heap.allocator for heap in heaps if not heap.complete]
-    return f"the {partial[0]} heap was not read whole" if partial else None
+def _gaps(target: Target, heaps: Sequence[Heap]) -> Iterator[str]:
+    """Iterate over what is missing of the core and of heaps, the core's own as one."""
+    gap = find_gap(target)
+    if gap is not None:
+        yield f"{gap} (not in the core)"
+    elif not all(is_whole(heap.problems) for heap in heaps):
+        yield "a part of the heap (not in the core)"
+    else:
+        yield from (f"a part of the {heap.allocator} heap" for heap in heaps if not heap.complete)
 
 
 def ranked(findings: Sequence[Finding]) -> Sequence[Finding]:

@@ -90,7 +90,7 @@ class Context:
         return self.session.block_types(reach, self.progress, self._shaped_tables)
 
     def _shaped_tables(self) -> Sequence[ShapedTable]:
-        """Return the tables that the program's variables lead to, as far as ``set gx table-search-seconds`` goes."""
+        """Return the tables that the program's variables lead to, as far as ``set gx table-search-variables`` goes."""
         from gdbext.analysis.blocktypes.shaped import shaped_tables
         from gdbext.bridge.tables import find_tables
 
@@ -148,11 +148,11 @@ class Context:
         self.session.target()  # where there is none, that is the error
         return locate(expression)
 
-    def find_variables(self, matches: Callable[[Type], bool], limit: int, seconds: float) -> Discovery:
+    def find_variables(self, matches: Callable[[Type], bool], limit: int, most: int) -> Discovery:
         """Find the variables whose type is wanted; see ``gdbext.bridge.discover``."""
         from gdbext.bridge.discover import find_variables
 
-        return find_variables(matches, limit, seconds)
+        return find_variables(matches, limit, most)
 
     @property
     def stacks(self) -> GdbStacks:

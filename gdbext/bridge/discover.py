@@ -2,7 +2,7 @@
 
 Globals come from symbol tables, locals from the frames of all threads; members of these are followed, nearest
 first, those of the executable's globals before any local. What cannot lead to a wanted type within the depth is
-left out by its type alone, without reading memory. Everything is bounded by one time budget.
+left out by its type alone, without reading memory. Everything is bounded by one number of variables and frames.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from gdbext.structures.types import Code, Located, Type
 
 DEPTH = 3  # members from a variable on
 _ELEMENTS = 16  # of an array
-_SHARE = 0.6  # of the time that is left, for one source of variables; the rest is for members and other sources
+_SHARE = 0.6  # of what may be examined yet, for one source of variables; the rest is for members and other sources
+_NAMING = 20_000  # frames that are searched for names of what was found
 
 # Libraries of the system itself, whose variables are none of the program's.
 _RUNTIME = re.compile(
@@ -69,14 +70,14 @@ class _Step:
 class Discovery:
     """An iterator over variables; made by :func:`find_variables`.
 
-    :ivar complete: whether all was looked at; False when time or number ran out.
+    :ivar complete: whether all was examined; False when one of the numbers was reached.
     """
 
-    def __init__(self, matches: Matches, limit: int, seconds: float) -> None:
+    def __init__(self, matches: Matches, limit: int, most: int) -> None:
         self._kinds = _Kinds(matches)
         self._limit = limit
-        self._seconds = seconds
-        self._bound = Bound.of(seconds)
+        self._bound = Bound(most)
+        self._naming = Bound(_NAMING)
         self._seen: "set[tuple[int, Type]]" = set()
         self._told: "set[int]" = set()
         self._found = self._search()
@@ -93,7 +94,7 @@ class Discovery:
         for find in self._sources():
             queue: Deque[_Object] = deque(self._within(find))
             while queue:
-                if self._bound.over() or told >= self._limit:
+                if told >= self._limit or not self._bound.take():
                     self.complete = False
                     return
                 located = self._take(queue.popleft(), queue)
@@ -118,9 +119,11 @@ class Discovery:
         ]
 
     def _within(self, find: _Source) -> Sequence[_Object]:
-        bound = Bound.of(_SHARE * self._bound.left)
+        share = max(int(_SHARE * self._bound.left), 0)
+        bound = Bound(share)
         with selection.kept():
             found = list(find(bound))
+        self._bound.left -= share - max(bound.left, 0)
         self.complete = self.complete and not bound.spent
         return found
 
@@ -133,20 +136,20 @@ class Discovery:
         if self._kinds.wanted(target.type):
             fresh = target.address not in self._told
             self._told.add(target.address)
-            return _name(one, target, self._bound.left) if fresh else None
+            return _name(one, target, self._naming) if fresh else None
         queue.extend(_members(one, target, self._kinds))
         return None
 
 
-def find_variables(matches: Matches, limit: int, seconds: float) -> Discovery:
+def find_variables(matches: Matches, limit: int, most: int) -> Discovery:
     """Find variables, and members of variables, whose type is wanted.
 
     :param matches: whether a structure is of a wanted type. One that is wanted is not looked into.
     :param limit: variables that are returned at most.
-    :param seconds: for everything, the caller's time between them too.
+    :param most: variables, members and frames that are examined.
     :return: an iterator of :class:`Located`, each with a text that ``locate`` takes; each object once.
     """
-    return Discovery(matches, limit, seconds)
+    return Discovery(matches, limit, most)
 
 
 class _Kinds:
@@ -212,7 +215,7 @@ class _Globals:
     def find(self, depth: int, bound: Bound) -> Iterator[_Object]:
         """Iterate over those that lead to a wanted structure within so many members."""
         for name, symbol in self._symbols:
-            if bound.over():
+            if not bound.take():
                 return
             if self._is_worth(symbol, depth):
                 yield from _object_of(symbol.value(), _texts_of(name, symbol))
@@ -393,23 +396,23 @@ def _member_text(text: str, mark: str, name: str) -> str:
     return f"{text}{mark}{name}"
 
 
-def _name(one: _Object, target: _Object, seconds: float) -> Optional[Located]:
+def _name(one: _Object, target: _Object, bound: Bound) -> Optional[Located]:
     """Return the object by the first expression that leads to it; None when none does.
 
     A name means what ``locate`` finds first, which may be another variable.
     """
     for text in one.texts:
-        located = _locate(text.lstrip("*"), seconds)
+        located = _locate(text.lstrip("*"), bound)
         if located is not None and target.address in (located.value, located.address):
             return located
-    located = _locate(f"*({target.type.name} *) {target.address:#x}", seconds)
+    located = _locate(f"*({target.type.name} *) {target.address:#x}", bound)
     if located is None or one.place is None:
         return located
     return replace(located, found=f"{one.texts[0]} in {one.place}")
 
 
-def _locate(text: str, seconds: float) -> Optional[Located]:
+def _locate(text: str, bound: Bound) -> Optional[Located]:
     try:
-        return locate(text, seconds)
+        return locate(text, bound)
     except UsageError:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Iterator, Optional
 
@@ -15,29 +14,20 @@ FRAMES_A_THREAD = 64
 
 @dataclass
 class Bound:
-    """How long a search may take.
+    """How much a search may examine: counted, not timed, so that each run over a core comes as far.
 
-    :param until: of ``time.monotonic()``.
+    :param left: variables and frames that are still to be had.
     :param spent: whether it was cut short.
     """
 
-    until: float
+    left: int
     spent: bool = False
 
-    @classmethod
-    def of(cls, seconds: float) -> "Bound":
-        """Return one that starts now."""
-        return cls(time.monotonic() + seconds)
-
-    @property
-    def left(self) -> float:
-        """Seconds; 0 when it is over."""
-        return max(self.until - time.monotonic(), 0.0)
-
-    def over(self) -> bool:
-        """Return whether the time is up."""
-        self.spent = self.spent or time.monotonic() >= self.until
-        return self.spent
+    def take(self) -> bool:
+        """Count one more; return whether there was one to be had."""
+        self.spent = self.spent or self.left <= 0
+        self.left -= 1
+        return not self.spent
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]
     :param most: frames of one thread.
     """
     for thread in _threads():
-        if bound.over():
+        if bound.spent:
             return
         for level, frame in enumerate(_frames(thread, bound)):
             if level >= most:
@@ -86,7 +76,7 @@ def _frames(thread: gdb.InferiorThread, bound: Bound) -> Iterator[gdb.Frame]:
     try:
         thread.switch()
         frame = gdb.newest_frame()
-        while frame is not None and not bound.over():
+        while frame is not None and bound.take():
             yield frame
             frame = frame.older()
     except gdb.error:  # it runs, its registers are not in the core, or its stack is damaged

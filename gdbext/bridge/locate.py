@@ -21,7 +21,7 @@ from gdbext.errors import UsageError
 from gdbext.structures.types import Located
 from gdbext.wording import count_text
 
-SECONDS = 3.0  # for all other frames
+FRAMES = 20_000  # that are searched, of all threads
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[1-9][0-9]*|0")
 # The expression was understood: no other frame is asked.
@@ -30,10 +30,10 @@ _FINAL = ("There is no member named", "may-call-functions is off")
 _Meant = Mapping[str, gdb.Symbol]
 
 
-def locate(expression: str, seconds: float = SECONDS) -> Located:
+def locate(expression: str, bound: Optional[Bound] = None) -> Located:
     """Return what an expression means.
 
-    :param seconds: how long other frames are searched at most.
+    :param bound: of the other frames that are searched; None is :data:`FRAMES`.
     :raises UsageError: when it is empty, has no value anywhere, or would change or run the target.
     """
     text = _unquoted(expression.strip())
@@ -43,7 +43,7 @@ def locate(expression: str, seconds: float = SECONDS) -> Located:
         return Located(text, None, None, _literal(text))
     check_harmless(text)
     with without_calls(), selection.kept(), _Pointers() as pointers:
-        return _Search(text, pointers, seconds).run()
+        return _Search(text, pointers, bound or Bound(FRAMES)).run()
 
 
 def _unquoted(text: str) -> str:
@@ -88,9 +88,9 @@ class _Pointers:
 class _Search:
     """One expression, looked for."""
 
-    def __init__(self, text: str, pointers: _Pointers, seconds: float) -> None:
+    def __init__(self, text: str, pointers: _Pointers, bound: Bound) -> None:
         self.text = text
-        self._seconds = min(seconds, SECONDS)
+        self._bound = bound
         self._names = list(dict.fromkeys(name.text for name in find_names(text)))
         self._pointers = pointers
         self._own = {name: lookup.find_own_variables(name) for name in self._names}
@@ -131,15 +131,15 @@ class _Search:
     def _in_frames(self) -> Optional[Located]:
         if not self._names:
             return None
-        bound, seen, threads = Bound.of(self._seconds), 0, set()
-        for place in for_each_frame(bound):
+        seen, threads = 0, set()
+        for place in for_each_frame(self._bound):
             seen += 1
             threads.add(place.thread)
             found = self._evaluate(self._meant_elsewhere(place.frame), self._locals(place), last=False)
             if found is not None:
                 return found
         if seen:
-            stopped = f" until {self._seconds:.1g} s were over" if bound.spent else ""
+            stopped = ", as many as are searched" if self._bound.spent else ""
             self._tried.append(
                 f"{count_text(seen, 'frame')} of {count_text(len(threads), 'thread')}{stopped}"
             )

@@ -50,7 +50,7 @@ def read_knowledge(
         {number: position for number, position in positions.items() if position is not None},
         _telling_frames(census, stacks),
         tuple(search.evidence),
-        search.complete,
+        tuple(search.unexamined),
     )
 
 

@@ -33,7 +33,9 @@ _ENDING_EVENTS = (
 )
 _OBJFILE_EVENTS = ("new_objfile", "free_objfile", "clear_objfiles", "executable_changed")
 
-_SECONDS = 1.0  # for each part of finding all types beside what leaked
+# For finding all types beside what leaked, which is no more than an addition.
+_VARIABLES = 10_000
+_OBJECTS = 1 << 22
 
 _sessions: "dict[int, Session]" = {}
 _objfile_calls: "list[Callable[[], None]]" = []
@@ -131,7 +133,7 @@ class Session:
     def leaked_types(self, reach: Reach, progress: Progress, alike: bool = False) -> BlockTypes:
         """Return what the leaked blocks of ``reach`` are; others may be unknown.
 
-        :param alike: whether to tell also what they are like, where that takes no more than a few seconds.
+        :param alike: whether to tell also what they are like, where blocks are few.
         """
         known = self.known_block_types(reach)
         if known is not None:
@@ -142,7 +144,7 @@ class Session:
 
         if not (alike and len(reach) <= FEW_BLOCKS and reach.any_leaked):
             return find_types(reach, read_clues(self.target()), progress, leaked=True)
-        found = find_types(reach, read_clues(self.target(), _SECONDS), progress, seconds=_SECONDS)
+        found = find_types(reach, read_clues(self.target(), _VARIABLES), progress, objects=_OBJECTS)
         if not found.problems:
             self._block_types = reach, found
         # What was ended or lacked debug info concerns blocks that are not leaked, and similarity, which is no promise.

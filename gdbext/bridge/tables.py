@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from gdbext.analysis import tablesearch
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.tablesearch import Looked
-from gdbext.analysis.triage import NOTHING, Beyond
-from gdbext.report import Evidence
+from gdbext.analysis.triage import Beyond
 from gdbext.structures.anchored import anchors
 from gdbext.structures.types import Located
+from gdbext.wording import grouped
 
 
 class TableVariables:
-    """The variables of the program that may be tables, found within ``set gx table-search-seconds``.
+    """The variables of the program that may be tables, of as many as ``set gx table-search-variables`` says.
 
     :ivar found: none where the program knows no type of a table, or the setting is 0.
-    :ivar complete: whether all variables were looked at.
+    :ivar unexamined: why there may be more.
     :raises KeyboardInterrupt: the user stopped it.
     """
 
     def __init__(self, context: Any) -> None:
-        self._seconds = context.settings.get(tablesearch.SETTING, 0)
+        most = context.settings.get(tablesearch.VARIABLES, 0)
         self.found: Sequence[Located] = ()
-        self.complete = True
-        shapes = tablesearch.table_shapes(context.shapes) if self._seconds else None
-        if shapes is not None and tablesearch.may_have_tables(context.types, shapes):
-            discovery = context.find_variables(tablesearch.matcher(shapes), tablesearch.MOST, self._seconds)
+        self.unexamined: Sequence[Unexamined] = ()
+        shapes = tablesearch.table_shapes(context.shapes)
+        if tablesearch.may_have_tables(context.types, shapes):
+            discovery = context.find_variables(tablesearch.matcher(shapes), tablesearch.MOST, most)
             self.found = list(discovery)
-            self.complete = discovery.complete
-        if self._seconds:
+            if not discovery.complete:
+                self.unexamined = [_cut_short(most)]
+        if most:
             named = map(context.types.find_global, anchors(context.shapes))
             self.found = [*(found for found in named if found is not None), *self.found]
 
-    @property
-    def evidence(self) -> Iterator[Evidence]:
-        """What was not looked at."""
-        if not self.complete:
-            text = f"not every variable was looked at in {self._seconds} s; "
-            yield Evidence("tables", f"{text}set gx {tablesearch.SETTING} N gives it more")
+
+def _cut_short(most: int) -> Unexamined:
+    why = f"stopped after {grouped(most)} variables"
+    return Unexamined(tablesearch.WHAT, why, f"set gx {tablesearch.VARIABLES} N")
 
 
 def judge_tables(context: Any, each: Callable[[Looked], None] = lambda looked: None) -> Beyond:
@@ -48,9 +48,9 @@ def judge_tables(context: Any, each: Callable[[Looked], None] = lambda looked: N
     """
     variables = _find_variables(context)
     if variables is None:
-        return Beyond(complete=False)
+        return Beyond(unexamined=[tablesearch.INTERRUPTED])
     if not variables.found:
-        return NOTHING
+        return Beyond(unexamined=variables.unexamined)
     found = tablesearch.search(
         context.target,
         context.types,
@@ -60,28 +60,27 @@ def judge_tables(context: Any, each: Callable[[Looked], None] = lambda looked: N
         context.progress,
         each,
     )
-    return Beyond(found.findings, [*found.evidence, *variables.evidence], found.complete)
+    return Beyond(found.findings, found.evidence, [*found.unexamined, *variables.unexamined])
 
 
-def find_tables(context: Any, each: Callable[[Looked], None]) -> Beyond:
+def find_tables(context: Any, each: Callable[[Looked], None] = lambda looked: None) -> Beyond:
     """Look at the same tables without a judgement; what there is to say of the search itself.
 
     :param each: is told of each table.
     """
     variables = _find_variables(context)
     if variables is None:
-        return Beyond(complete=False)
-    seconds = context.settings.get(tablesearch.SETTING, 0)
+        return Beyond(unexamined=[tablesearch.INTERRUPTED])
     tables = tablesearch.for_each_table(
-        context.target, context.types, context.shapes, variables.found, context.progress, seconds
+        context.target, context.types, context.shapes, variables.found, context.progress, context.settings
     )
-    complete = True
+    interrupted: Sequence[Unexamined] = ()
     try:
         for looked in tables:
             each(looked)
     except KeyboardInterrupt:
-        complete = False
-    return Beyond((), [*tables.evidence, *variables.evidence], complete)
+        interrupted = [tablesearch.INTERRUPTED]
+    return Beyond((), tables.evidence, [*tables.unexamined, *variables.unexamined, *interrupted])
 
 
 def _find_variables(context: Any) -> Optional[TableVariables]:

@@ -1,12 +1,11 @@
 """What gdb knows about types and typed places, for telling what blocks are: the ``Clues`` port over gdb.
 
-All within one time budget: variables of the executable first, then of the libraries that are the program's own, then
-locals of all threads' frames.
+All within one number of variables and frames: variables of the executable first, then of the libraries that are the
+program's own, then locals of all threads' frames.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Dict, Iterator, List, Optional, Sequence
 
 import gdb
@@ -19,7 +18,7 @@ from gdbext.report import Problem
 from gdbext.structures.types import Code, Type
 from gdbext.target import Target
 
-_LOCALS = 0.3  # share of the time that is kept for them
+_LOCALS = 0.3  # share of what may be examined that is kept for them
 _FRAMES = 32  # of one thread
 _DEPTH = 16
 
@@ -30,9 +29,9 @@ _NO_DEBUG_INFO = "types-without-debug-info"
 class GdbClues:
     """The types of the selected inferior; for one stop."""
 
-    def __init__(self, target: Target, seconds: float) -> None:
+    def __init__(self, target: Target, most: int) -> None:
         self._target = target
-        self._seconds = seconds
+        self._most = most
         self._worth: Dict[Type, bool] = {}
         self._types = session.current().types()
         self._problems: List[Problem] = []
@@ -46,9 +45,9 @@ class GdbClues:
         """Iterate over variables that hold pointers."""
         self._problems = []
         with selection.kept(), language.like_c():
-            bound = Bound.of(self._seconds)
-            yield from self._globals(Bound.of(self._seconds * (1 - _LOCALS)))
-            yield from self._locals(bound)
+            bound = Bound(int(self._most * (1 - _LOCALS)))
+            yield from self._globals(bound)
+            yield from self._locals(Bound(self._most - int(self._most * (1 - _LOCALS)) + max(bound.left, 0)))
 
     def find_type(self, name: str) -> Optional[Type]:
         """Return the complete type of that name, or None."""
@@ -70,7 +69,7 @@ class GdbClues:
         seen: "set[int]" = set()
         symbol: Optional[gdb.Symbol] = None
         for _, symbol in discover.own_symbols():
-            if bound.over():
+            if not bound.take():
                 self._cut("variables")
                 return
             for place in self._of_symbol(symbol):
@@ -86,7 +85,7 @@ class GdbClues:
         """Iterate over static variables of functions of C++, which gdb finds by both names only."""
         for objfile in discover.own_files():
             for one in minimal.data_symbols(objfile):
-                if bound.over():
+                if not bound.take():
                     self._cut("variables")
                     return
                 function, _, name = one.name.rpartition("::")
@@ -133,14 +132,12 @@ class GdbClues:
         worth: "dict[tuple[int, int], list[str]]" = {}
         for place in for_each_frame(bound, _FRAMES):
             for block in discover.blocks_of(place):
-                if bound.over():
-                    break
                 key = block.start, block.end
                 if key not in worth:
                     worth[key] = [one.name for one in block if self._is_worth_local(one)]
                 for name in worth[key]:
                     yield from self._of_local(place, block, name)
-        if bound.over():
+        if bound.spent:
             self._cut("locals of frames")
 
     def _is_worth_local(self, symbol: gdb.Symbol) -> bool:
@@ -157,7 +154,7 @@ class GdbClues:
             return
 
     def _cut(self, what: str) -> None:
-        message = f"not all {what} were looked at within `set gx type-search-seconds`: types may be missing"
+        message = f"not all {what} were examined (set gx type-search-variables {self._most}): types may be missing"
         self._problems.append(Problem(_TOO_LONG, None, message))
 
 
@@ -175,10 +172,11 @@ def has_pointers(type: Type, depth: int = 0) -> bool:
     return depth < _DEPTH and any(has_pointers(field.type, depth + 1) for field in type.fields)
 
 
-def read_clues(target: Target, most: float = math.inf) -> GdbClues:
+def read_clues(target: Target, most: Optional[int] = None) -> GdbClues:
     """Return what gdb knows about the types of the selected inferior.
 
-    :param most: seconds for looking at variables, where the user's setting allows more.
+    :param most: variables and frames that are examined, where the user's setting allows more.
     """
-    return GdbClues(target, min(settings.current_value("type-search-seconds"), most))
+    allowed = settings.current_value("type-search-variables")
+    return GdbClues(target, allowed if most is None else min(allowed, most))
 

@@ -166,8 +166,8 @@ def test_the_summary_adds_up(zoo, form):
     assert ("types-without-debug-info" in kinds) == (form != "debug")
 
 
-def test_without_time_for_variables_it_is_told(zoo, form):
-    answer = zoo.ask("gx blocks types --limit 0", [str(zoo.core), "-ex", "set gx type-search-seconds 0"], True)
+def test_without_variables_it_is_told(zoo, form):
+    answer = zoo.ask("gx blocks types --limit 0", [str(zoo.core), "-ex", "set gx type-search-variables 0"], True)
     kinds = {problem["kind"] for problem in answer["problems"]}
     assert "types-cut-short" in kinds or form != "debug"
     assert {row["name"] for row in answer["data"]["types"]} >= CLASSES

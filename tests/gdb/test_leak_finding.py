@@ -27,6 +27,11 @@ def said(answer):
     return [one["message"] for one in answer["evidence"] if one["subject"] == "leaks"]
 
 
+def left(answer):
+    (message,) = [one["message"] for one in answer["problems"] if one["kind"] == "not-examined"]
+    return message
+
+
 @pytest.mark.parametrize("target", ["core", "attach"])
 def test_the_finding_is_what_the_program_says(stages, target):
     here = get(stages, target)
@@ -55,16 +60,24 @@ def test_small_leaks_are_silent(stages):
 
 
 def test_it_can_be_switched_off_and_asked_for(stages):
-    off = (*SMALL, "set gx leak-search-seconds 0")
-    without, asked = ask(get(stages, "core"), "triage", "triage --leaks", before=off)
-    assert leaks_in(without) == [] and said(without) == []
-    assert len(leaks_in(asked)) == 1
+    off = (*SMALL, "set gx leak-search-seconds 0", "set gx leak-search-blocks 1")
+    for target in ("core", "attach"):
+        without, asked = ask(get(stages, target), "triage", "triage --leaks", before=off)
+        assert leaks_in(without) == [] and said(without) == [] and not without["complete"]
+        assert left(without).endswith("set gx leak-search-blocks is 1); next: triage --leaks")
+        assert len(leaks_in(asked)) == 1 and asked["complete"]
+
+
+def test_no_clock_has_a_part_in_a_core(stages):
+    none = (*SMALL, "set gx leak-search-seconds 0")
+    (answer,) = ask(get(stages, "core"), "triage", before=none)
+    assert len(leaks_in(answer)) == 1 and answer["complete"]
 
 
 def test_a_process_is_not_copied_beyond_the_setting(stages):
     bound = (*SMALL, "set gx copied-memory 4K")
     without, asked = ask(get(stages, "attach"), "triage", "triage --leaks", before=bound)
-    (line,) = said(without)
-    assert line.startswith("not looked for: ") and line.endswith("; triage --leaks does it")
-    assert leaks_in(without) == [] and without["complete"]
+    line = left(without)
+    assert "would be copied" in line and line.endswith("; next: triage --leaks")
+    assert leaks_in(without) == [] and not without["complete"]
     assert len(leaks_in(asked)) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gdb.answers import ask
 
-NO_SEARCH = "set gx table-search-seconds 0"
+NO_SEARCH = "set gx table-search-variables 0"
 
 
 def by_tid(answer):

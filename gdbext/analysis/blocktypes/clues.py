@@ -30,7 +30,7 @@ class Clues(Protocol):
         """What could not be looked at, known once :meth:`places` has been iterated over."""
 
     def places(self) -> Iterable[TypedPlace]:
-        """Iterate over variables that hold pointers, as long as the time for it lasts."""
+        """Iterate over variables that hold pointers, as many as may be examined."""
 
     def find_type(self, name: str) -> Optional[Type]:
         """Return the complete type of that name ("struct item", "std::_List_node<int>"), or None."""

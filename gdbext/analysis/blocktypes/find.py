@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
@@ -27,8 +26,9 @@ from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.structures.types import Code, Type
 from gdbext.target import Target
+from gdbext.wording import grouped
 
-_SECONDS = 30  # for following pointers
+_OBJECTS = 1 << 28  # whose pointers are followed
 _OFTEN = 4  # one in so many
 
 
@@ -37,14 +37,14 @@ def find_types(
     clues: Clues,
     progress: Progress,
     leaked: bool = False,
-    seconds: float = _SECONDS,
+    objects: int = _OBJECTS,
     tables: Iterable[ShapedTable] = (),
 ) -> BlockTypes:
     """Return what each live block is, as far as it can be known.
 
     :param leaked: whether only leaked blocks matter, which takes far less time: pointers of variables lead to none.
         What these are like is not known then.
-    :param seconds: for following pointers.
+    :param objects: whose pointers are followed at most.
     :param tables: what walks along tables of known shapes have found.
 
     In order of trust: a class by its virtual table, CPython's objects, types of pointers from typed places on with
@@ -54,7 +54,7 @@ def find_types(
     sheet = Sheet(len(reach), reach.states == NOT_REACHED if leaked else None)
     problems: List[Problem] = []
     try:
-        problems += _find(reach, clues, sheet, progress, () if leaked else clues.places(), seconds)
+        problems += _find(reach, clues, sheet, progress, () if leaked else clues.places(), objects)
         words = Words(reach)
         put_shaped(words, sheet, tables)
         put_contents(words, sheet, progress)
@@ -66,14 +66,14 @@ def find_types(
 
 
 def _find(
-    reach: Reach, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace], seconds: float
+    reach: Reach, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace], objects: int
 ) -> Sequence[Problem]:
     words, fits = Words(reach), Fits(reach)
     reader = TableReader(reach.target, words, clues.demangle)
     classes = put_classes(reach.target, words, sheet, reader, progress)
     tagged = not (classes[2] or _has_cplusplus(reach.target))
     layouts = Layouts(clues.find_type, words.size, tagged)
-    work = Propagation(words, sheet, layouts, fits, time.monotonic() + seconds, progress)
+    work = Propagation(words, sheet, layouts, fits, objects, progress)
     for one in type_classes(sheet, words, fits, layouts, classes):
         work.add(one.layout, words.index.address[one.rows], one.count, one.confidence)
     put_python(words, sheet, progress)
@@ -82,7 +82,7 @@ def _find(
     sheet.settle()
     _doubt_with_more(words, sheet)
     _put_arrays(words, sheet, classes[2], progress)
-    late = Problem("types-cut-short", None, f"following typed pointers took more than {seconds} seconds and was ended")
+    late = Problem("types-cut-short", None, f"following typed pointers ended after {grouped(objects)} objects")
     return [] if work.complete else [late]
 
 

@@ -6,7 +6,6 @@ beginning has when it is large enough; ``void *`` and ``char *`` say nothing.
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Dict, List
@@ -56,19 +55,19 @@ class _Lot:
 class Propagation:
     """Work on one target.
 
-    :param until: of ``time.monotonic()``; what has not been looked at by then stays.
-    :ivar complete: False when the time ran out.
+    :param most: objects that are looked at; what is left then stays.
+    :ivar complete: False when there were more.
     """
 
     def __init__(
-        self, words: Words, sheet: Sheet, layouts: Layouts, fits: Fits, until: float, progress: Progress
+        self, words: Words, sheet: Sheet, layouts: Layouts, fits: Fits, most: int, progress: Progress
     ) -> None:
         self.words = words
         self.sheet = sheet
         self.layouts = layouts
         self.fits = fits
         self.complete = True
-        self._until = until
+        self._most = most
         self._progress = progress
         self._queues: Dict[int, "OrderedDict[Layout, _Batch]"] = {
             level: OrderedDict() for level in (HIGH, MEDIUM, LOW)
@@ -98,12 +97,12 @@ class Propagation:
         for level in (HIGH, MEDIUM, LOW):
             queue = self._queues[level]
             while queue:
-                if time.monotonic() > self._until:
+                if done >= self._most:
                     self.complete = False
                     return
                 layout, batch = queue.popitem(last=False)
                 self._progress.at("following typed pointers", done, None)
-                done += sum(map(len, batch.address))
+                done += sum(int(np.minimum(count, _MOST_OBJECTS).sum()) for count in batch.count)
                 self._visit(layout, np.concatenate(batch.address), np.concatenate(batch.count), level)
 
     def _visit(self, layout: Layout, address: U64, count: I64, level: int) -> None:

@@ -7,11 +7,13 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
+from gdbext.analysis.reach.mark import read_reach
 from gdbext.errors import UsageError
 from gdbext.heap.jemalloc.heap import find_heaps
 from gdbext.heap.model import Blocks, Heap, State
 from gdbext.progress import SILENT
 from gdbext.report import Problem
+from gdbext.structures.library import Library
 from gdbext.structures.locks.model import NO_STACKS
 from tests.support.jeworld import laid
 from tests.unit.analysis.heaps import reaching
@@ -42,6 +44,8 @@ def context(maker):
         heaps=lambda: [heap],
         settings={},
         progress=SILENT,
+        shapes=Library({}),
+        session=SimpleNamespace(reach=lambda *how: read_reach(target, [heap], *how)),
         evaluate=lambda text: int(text, 0),
         stacks=NO_STACKS,
         **reaching([heap], target),

@@ -185,7 +185,7 @@ def test_nothing_is_told_of_few_entries(entries):
 
 def test_a_walk_that_was_cut_short_is_not_called_sound():
     assert verdict(hashed(1024, random(500), complete=False)).overall is None
-    assert verdict(hashed(1024, [7] * 500, complete=False)).overall is Verdict.STALE_HASH
+    assert verdict(hashed(1024, [7] * 500, complete=False)).overall is Verdict.WEAK_HASH
 
 
 def test_a_walk_that_was_bounded_is_not_called_sound():
@@ -220,12 +220,20 @@ def test_one_stored_hash_for_different_keys():
     assert measured.figures.rest.entries == 4000 and measured.figures.rest.longest < 20
 
 
-def test_nothing_but_one_stored_hash():
-    assert verdict(hashed(32768, [7] * 20_000)).overall is Verdict.STALE_HASH
+def test_nothing_but_one_stored_hash_is_a_constant_function():
+    assert verdict(hashed(32768, [7] * 20_000)).overall is Verdict.WEAK_HASH
     others = [hashed(1024, [], index=at) for at in (1, 2, 3)]
     judged = verdict(hashed(32768, [7] * 20_000), *others)
-    assert list(judged.verdicts) == [Verdict.STALE_HASH, Verdict.OK, Verdict.OK, Verdict.OK]
+    assert list(judged.verdicts) == [Verdict.WEAK_HASH, Verdict.OK, Verdict.OK, Verdict.OK]
     assert judged.skewed is None
+
+
+@pytest.mark.parametrize("others, told", [(1, Verdict.WEAK_HASH), (2, Verdict.STALE_HASH), (30, Verdict.STALE_HASH)])
+def test_a_stale_hash_needs_others_that_spread(others, told):
+    assert verdict(hashed(32768, [*[7] * 20_000, *random(others)])).overall is told
+    elsewhere = hashed(1024, random(others), index=1)
+    assert verdict(hashed(32768, [7] * 20_000), elsewhere).overall is told
+    assert verdict(hashed(32768, [*[7] * 20_000, *[8] * others])).overall is Verdict.WEAK_HASH
 
 
 def test_several_stale_hashes_beside_a_fair_rest():

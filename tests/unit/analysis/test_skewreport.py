@@ -438,7 +438,8 @@ def test_findings_of_triage():
     "kind, hashes, keys, confidence",
     [
         ("hot-bin", [0x15A5A] * 1200, [5] * 1200, Confidence.HIGH),  # a flood of one key
-        ("stale-hash", [0x15A5A] * 1200, range(1200), Confidence.HIGH),
+        ("stale-hash", [*[0x15A5A] * 1200, 1, 2], range(1202), Confidence.HIGH),
+        ("weak-hash", [0x15A5A] * 1200, range(1200), Confidence.HIGH),  # a constant function
         ("weak-hash", [value * 0x1234567 for value in range(6)] * 1200, range(7200), Confidence.HIGH),
     ],
 )

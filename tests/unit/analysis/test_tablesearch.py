@@ -38,7 +38,8 @@ PAIR = 'name="pair"\nkind="group"\ntypes=["struct pair"]\n[group]\narray="both"\
 LIST = 'name="list"\nkind="list"\ntypes=["struct item"]\n[list]\nfirst="self"\n[node]\nnext="next"\n'
 LOOSE = 'name="loose"\nkind="bins"\nneeds=["bins"]\n[[bins]]\narray="bins"\ncount=4\n[node]\nnext="next"\n'
 SHAPES = library(TABLE, PAIR, LIST, LOOSE)
-SETTINGS = {"table-search-seconds": 5}
+SETTINGS = {}
+SPOILT = [*[7] * 400, 1, 2, 3, 11]
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def search(world, *variables, settings=SETTINGS, progress=SILENT):
 
 
 def test_a_table_with_one_stored_hash_is_found_and_its_healthy_twin_is_not(world):
-    spoilt, fair = fill(world, [7] * 400), fill(world, range(400))
+    spoilt, fair = fill(world, SPOILT), fill(world, range(400))
     found = search(world, variable(world, "cache", spoilt), variable(world, "other", fair))
     assert [one.kind for one in found.findings] == ["stale-hash"] and found.complete
     assert "cache" in found.findings[0].summary and "other" not in found.findings[0].summary
@@ -72,7 +73,7 @@ def test_a_table_with_one_stored_hash_is_found_and_its_healthy_twin_is_not(world
 
 
 def test_a_table_of_a_group_is_told_once(world):
-    spoilt, fair = fill(world, [7] * 400), fill(world, range(400))
+    spoilt, fair = fill(world, SPOILT), fill(world, range(400))
     pair = world.space(16)
     world.put(pair, spoilt)
     world.put(pair + 8, fair)
@@ -82,7 +83,7 @@ def test_a_table_of_a_group_is_told_once(world):
 
 
 def test_a_local_that_leads_to_a_table_of_a_group_comes_after_the_group(world):
-    spoilt = fill(world, [7] * 400)
+    spoilt = fill(world, SPOILT)
     pair = world.words(spoilt, fill(world, range(400)))
     found = search(world, variable(world, "table", spoilt), variable(world, "pair", pair, "pair"))
     assert len(found.findings) == 1 and "pair" in found.findings[0].summary
@@ -91,18 +92,27 @@ def test_a_local_that_leads_to_a_table_of_a_group_comes_after_the_group(world):
 
 def test_what_is_no_table_now_is_passed_over(world):
     wild = Located("wild", world.pointer(world.type("table")), None, 0x10)
-    spoilt = fill(world, [7] * 400)
+    spoilt = fill(world, SPOILT)
     found = search(world, wild, variable(world, "cache", spoilt))
     assert len(found.findings) == 1
     assert found.evidence[1].message == "1 variable passed over that cannot be a table now"
 
 
-def test_when_the_time_is_up_the_rest_is_named(world, monkeypatch):
-    times = iter([0.0, 1.0, 100.0])
-    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: next(times, 200.0))
-    spoilt = fill(world, [7] * 400)
-    found = search(world, variable(world, "cache", spoilt), variable(world, "late", spoilt))
-    assert found.complete and "no time for all of cache, late; slabskew EXPR" in found.evidence[-1].message
+def test_after_so_many_entries_the_rest_is_named(world):
+    tables = [fill(world, range(400)) for _ in range(3)]
+    variables = [variable(world, name, table) for name, table in zip(("cache", "late", "later"), tables)]
+    found = search(world, *variables, settings={"table-search-entries": 500})
+    (one,) = found.unexamined
+    assert str(one) == "hash tables (stopped after 500 entries at later)" and not found.complete
+    assert one.next == "slabskew later, or set gx table-search-entries N"
+    assert found == search(world, *variables, settings={"table-search-entries": 500})
+    assert search(world, *variables, settings={"table-search-entries": 5000}).complete
+
+
+@pytest.mark.parametrize("entries", [0, 1, 64, 100])
+def test_with_the_least_of_entries_nothing_is_called_sound(world, entries):
+    found = search(world, variable(world, "cache", fill(world, SPOILT)), settings={"table-search-entries": entries})
+    assert found.findings or not found.complete
 
 
 def test_the_user_stops_it(world):
@@ -110,7 +120,7 @@ def test_the_user_stops_it(world):
         def at(self, doing, done, total):
             raise KeyboardInterrupt
 
-    spoilt = fill(world, [7] * 400)
+    spoilt = fill(world, SPOILT)
     assert not search(world, variable(world, "cache", spoilt), progress=Stopped()).complete
 
 
@@ -140,4 +150,4 @@ def test_triage_tells_what_was_found_beyond_the_heaps(maker):
     report = triage(maker.target(), [], {}, beyond=beyond)
     assert report.findings and report.data.findings == [finding] and report.complete
     assert report.evidence[-1].subject == "tables"
-    assert not triage(maker.target(), [], {}, beyond=replace(beyond, complete=False)).complete
+    assert not triage(maker.target(), [], {}, beyond=replace(beyond, unexamined=[tablesearch.INTERRUPTED])).complete

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from gdbext.analysis.ledger import ledger
+from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import thresholds
 from gdbext.analysis.triage import Beyond, find_corruption, ranked, target_text, triage
 from gdbext.heap.model import State
@@ -50,9 +51,19 @@ def test_without_a_heap_there_is_no_all_clear(maker):
 
 def test_a_search_that_was_stopped_gives_no_all_clear(maker):
     healthy(maker)
-    report = triage(maker.target(), [maker.heap()], {}, beyond=Beyond(complete=False))
-    assert report.data.verdict == "No findings in what was looked at: not all of locks, tables and leaks was."
+    leaks = Unexamined("leaks", "stopped after 20 million blocks", "triage --leaks")
+    left = [leaks, Unexamined("locks", "interrupted")]
+    report = triage(maker.target(), [maker.heap()], {}, beyond=Beyond(unexamined=left))
+    assert report.data.verdict == (
+        "No findings in what was examined; not examined: leaks (stopped after 20 million blocks); locks (interrupted)"
+    )
     assert not report.complete
+    assert [(one.kind, one.message, one.corruption) for one in report.problems] == [
+        ("not-examined", "leaks (stopped after 20 million blocks); next: triage --leaks", False),
+        ("not-examined", "locks (interrupted)", False),
+    ]
+    found = triage(maker.target(), [maker.heap()], {}, beyond=Beyond([finding()], unexamined=left[1:]))
+    assert found.data.verdict == "1 finding; not examined: locks (interrupted)" and not found.complete
 
 
 def test_findings_of_all_sources_ranked(maker):
@@ -69,7 +80,7 @@ def test_findings_of_all_sources_ranked(maker):
     first = json.loads(document)["data"]["findings"][0]
     assert set(first) == {
         "kind", "severity", "bytes", "waiters", "confidence", "summary", "evidence", "remedy",
-        "threads",
+        "threads", "details",
     }  # fmt: skip
     assert (first["kind"], first["severity"], first["bytes"]) == ("corruption", "critical", None)
 
@@ -119,7 +130,7 @@ def test_ranking_by_severity_then_bytes_then_waiters():
 def test_thresholds(maker, cost, settings, told):
     target = maker.target(Region(0x1000, 0x1000 + 100 * MB), Region(0x70000000, 0x7F000000, "r--", "/file"))
     limits = thresholds(settings, target)
-    assert limits.writable == 100 * MB
+    assert limits.whole == 100 * MB
     assert limits.reached(cost) is told
     assert limits.keep(finding(size=cost)) is told
     assert limits.keep(finding("corruption", size=1))

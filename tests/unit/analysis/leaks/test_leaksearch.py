@@ -13,11 +13,11 @@ from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.memory import Region
-from gdbext.progress import SILENT, Deadline
+from gdbext.progress import SILENT, Deadline, checked
 from gdbext.report import Confidence, Problem, Severity
 from tests.support.reachworld import DATA, HEAP, ReachWorld
 
-TOLD = {"leak-search-seconds": 10, "min-finding-bytes": 1, "min-finding-floor": 1}
+TOLD = {"min-finding-bytes": 1, "min-finding-floor": 1}
 HIGH_TAG = 0x1234 << 48
 
 
@@ -37,6 +37,19 @@ def look(world, settings=TOLD, asked=False, progress=SILENT, target=None, **port
         "types": lambda reach, at: None,
     }
     return search(target, heaps, settings, Ports(**{**made, **ports}), progress, asked)
+
+
+def process():
+    world = leaky()[0]
+    return replace(world.target(), live=True, local_pid=7)
+
+
+def why(beyond):
+    """Return why there is no answer; a problem and an incomplete answer come of it."""
+    (one,) = beyond.unexamined
+    assert one.what == "leaks" and not beyond.complete and not beyond.findings
+    assert one.problem.kind == "not-examined" and one.why in one.problem.message and one.next in one.problem.message
+    return one.why
 
 
 def told(beyond):
@@ -99,9 +112,9 @@ def test_healthy_and_small_ones_are_silent():
     world.put(DATA, world.block(HEAP + 0x100))
     beyond = look(world)
     assert not beyond.findings and told(beyond) == "of 1 block in use 0 leaked, 0 maybe leaked"
-    beyond = look(leaky()[0], {"leak-search-seconds": 10})
+    beyond = look(leaky()[0], {})
     assert not beyond.findings and told(beyond) == (
-        "of 6 blocks in use 4 leaked, 1 maybe leaked: 256 B leaked, too little for a finding; blocks leaks tells which"
+        "of 6 blocks in use 4 leaked, 1 maybe leaked: 256 B leaked, too little for a finding; blocks leaks shows which"
     )
 
 
@@ -110,10 +123,8 @@ def test_missing_roots_keep_it_silent_unless_asked():
     world.thread(stack_pointer=None)
     beyond = look(world)
     assert not beyond.findings
-    assert told(beyond) == (
-        "of 6 blocks in use 4 leaked, 1 maybe leaked; not judged, since registers and stack of thread 1 cannot be "
-        "looked at: triage --leaks judges nevertheless"
-    )
+    assert told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked"
+    assert why(beyond) == "256 B look leaked, but registers and stack of thread 1 cannot be read"
     (finding,) = look(world, asked=True).findings
     assert finding.confidence is Confidence.MEDIUM
     assert finding.evidence[0] == (
@@ -126,25 +137,24 @@ def test_tagged_pointers_are_no_leak():
     world.put(DATA + 0x100, *(block | HIGH_TAG for block in blocks))
     beyond = look(world)
     assert not beyond.findings
-    assert told(beyond) == (
-        "of 6 blocks in use 4 leaked, 1 maybe leaked; but pointers with tags in their high bits lead to all but 0 B of "
-        "it: blocks leaks --clear 0xffff000000000000"
+    assert why(beyond) == (
+        "256 B look leaked, but pointers with tags in their high bits lead to all but 0 B of it"
     )
+    assert beyond.unexamined[0].next == "blocks leaks --clear 0xffff000000000000"
     (finding,) = look(world, asked=True).findings
     assert finding.confidence is Confidence.MEDIUM
 
 
-def test_the_time_limit_of_its_own(monkeypatch):
+def test_a_process_is_searched_for_so_much_cpu_time(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("gdbext.progress.time.thread_time", lambda: clock[0])
 
     def slow(progress, most):
         clock[0] = 11.0
         progress.at("following pointers", 0, None)
 
-    beyond = look(leaky()[0], reach=slow)
-    assert told(beyond) == "not judged: not done in 10 s; set gx leak-search-seconds N gives it more"
-    assert beyond.complete and not beyond.findings
+    beyond = look(leaky()[0], target=process(), reach=slow)
+    assert why(beyond) == "stopped after 10 s of CPU time" and beyond.unexamined[0].next == "triage --leaks"
     clock[0] = 0.0
     world = leaky()[0]
 
@@ -152,13 +162,58 @@ def test_the_time_limit_of_its_own(monkeypatch):
         slow(progress, most)
         return world.reach()
 
-    assert look(world, asked=True, reach=slow_and_done).findings
-    assert look(leaky()[0], {**TOLD, "leak-search-seconds": 0}) == leaksearch.NOTHING
+    assert look(world, asked=True, target=process(), reach=slow_and_done).findings
+    none = look(leaky()[0], {**TOLD, "leak-search-seconds": 0}, target=process())
+    assert why(none) == "set gx leak-search-seconds is 0"
+
+
+def test_a_core_is_searched_whatever_the_clock_says(monkeypatch):
+    monkeypatch.setattr("gdbext.progress.time.thread_time", iter(range(0, 1 << 20, 1 << 10)).__next__)
+    assert look(leaky()[0], {**TOLD, "leak-search-seconds": 0}).findings
+
+
+def test_a_limit_of_blocks():
+    settings = {**TOLD, "leak-search-blocks": 5}
+    assert why(look(leaky()[0], settings)) == "6 blocks in use, set gx leak-search-blocks is 5"
+    assert look(leaky()[0], settings, asked=True).findings
+    assert look(leaky()[0], {**TOLD, "leak-search-blocks": 6}).findings
+
+
+@pytest.mark.parametrize("least", [{"leak-search-blocks": 1}, {"leak-search-seconds": 0}])
+@pytest.mark.parametrize("bytes", [1, 1 << 30])
+def test_a_heap_too_small_to_hide_a_finding_is_not_missed(least, bytes):
+    settings = {"min-finding-bytes": bytes, "min-finding-share": 101, "min-finding-floor": 1, **least}
+    beyond = look(leaky()[0], settings, target=process())
+    assert not beyond.findings and beyond.complete is (bytes > 1)
+    assert bytes == 1 or told(beyond).startswith("not examined: ")
+
+
+class Stopping:
+    """Progress that is interrupted at its n-th moment."""
+
+    def __init__(self, moment):
+        self.left = moment
+
+    def at(self, doing, done, total):
+        self.check()
+
+    def check(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("moment", range(1, 51))
+def test_an_interrupt_at_any_moment_never_looks_healthy(moment):
+    progress = Stopping(moment)
+    with checked(progress.check):
+        beyond = look(leaky()[0], progress=progress)
+    assert beyond.findings or why(beyond) == "interrupted"
 
 
 def test_no_time_for_tags_and_types_costs_confidence(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("gdbext.progress.time.thread_time", lambda: clock[0])
 
     def slow(_, progress):
         clock[0] = 11.0
@@ -173,14 +228,12 @@ def test_the_user_stops_it(port):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    beyond = look(leaky()[0], **{port: stopped})
-    assert not beyond.complete and not beyond.findings
-    assert [one.message for one in beyond.evidence] == ["not judged: interrupted"]
+    assert why(look(leaky()[0], **{port: stopped})) == "interrupted"
 
 
 def test_a_deadline_that_was_lifted_lets_work_go_on(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("gdbext.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("gdbext.progress.time.thread_time", lambda: clock[0])
     deadline = Deadline(SILENT, 5)
     clock[0] = 6.0
     with pytest.raises(KeyboardInterrupt):
@@ -199,7 +252,7 @@ def test_how_much_may_be_copied():
     world, settings = leaky()[0], {**TOLD, "copied-memory": 4 << 30}
     live = replace(world.target(), live=True)
     beyond = look(world, settings, target=live, reach=refused)
-    assert told(beyond) == "not looked for: 5 GiB of the process would be copied; triage --leaks does it"
+    assert why(beyond) == "5 GiB of the process would be copied"
     look(world, settings, target=replace(live, local_pid=7), reach=refused)
     look(world, {**TOLD, "copied-memory": 0}, target=live, reach=refused)
     look(world, settings, target=live, reach=refused, asked=True)
@@ -212,9 +265,11 @@ def test_no_heap_and_a_heap_that_was_interrupted():
 
     world = leaky()[0]
     assert look(world, reach=none) == leaksearch.NOTHING
+    assert search(world.target(), [], TOLD, Ports(none, none, none), SILENT) == leaksearch.NOTHING
     heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
-    for heaps in ([], [heap]):
-        assert search(world.target(), heaps, TOLD, Ports(none, none, none), SILENT) == leaksearch.NOTHING
+    for settings in (TOLD, {}):  # how much is in use is not known
+        beyond = search(world.target(), [heap], settings, Ports(none, none, none), SILENT)
+        assert why(beyond) == "reading the test heap was interrupted"
 
 
 def test_thresholds_are_of_writable_memory():
