@@ -162,11 +162,12 @@ class Rows:
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
     :param row_type: the row's dataclass.
     :param total: how many there are, or None where only walking tells.
-    :param reads: whether making them may read the target; rows of columns at hand do not.
+    :param reads: how many of the first may read the target while they are made, None for all; 0 where what they are made
+        of is at hand.
     """
 
     def __init__(
-        self, make: Callable[[], Iterable[Any]], row_type: type, total: Optional[int], *, reads: bool = True
+        self, make: Callable[[], Iterable[Any]], row_type: type, total: Optional[int], *, reads: Optional[int] = None
     ) -> None:
         self._make = make
         self.row_type = row_type

@@ -21,7 +21,7 @@ from gdbext.bridge.context import Context
 from gdbext.bridge.holding import Hold
 from gdbext.errors import GdbextError, UsageError
 from gdbext.exchange import Question, Trailer, answer_path, read_question, write_trailer
-from gdbext.report import Report, Status, exit_status, rendered, rows_of
+from gdbext.report import Report, Rows, Status, exit_status, rendered, rows_of
 
 KEPT = 10_000  # rows of each table
 
@@ -119,12 +119,11 @@ class _Shell:
     def _write(self, spec: Any, arguments: Arguments, report: Report) -> None:
         stop = _Stop()
         limit = self._limit(spec, arguments, report)
-        longer = [rows.keep(KEPT if limit is None else min(limit + 1, KEPT)) for rows in rows_of(report.data)
-                  if self.hold.pid is not None and rows.reads]  # fmt: skip
+        wanted = [_keep(rows, limit) for rows in rows_of(report.data) if self.hold.pid is not None]
         signal.signal(signal.SIGINT, stop.note)
         for rows in rows_of(report.data):
             rows.check = stop.check
-        if not any(longer) or (limit is not None and limit < KEPT):
+        if not any(wanted):
             self.hold.let_go()
         self.context.progress.clear()
         if self.question.json:
@@ -165,6 +164,18 @@ class _Shell:
             write_beside("".join(render.remarks(report, width)))
         elif held is not None:
             self._put([f"\nThe process was stopped for {held:.2f} s.\n"])
+
+
+def _keep(rows: Rows, limit: Optional[int]) -> bool:
+    """Make rows now that read the target; return whether others may have to be made while it is stopped.
+
+    :param limit: how many are printed at most, None for all.
+    """
+    reading = [number for number in (rows.reads, None if limit is None else limit + 1) if number is not None]
+    needed = min(reading, default=KEPT + 1)
+    if not needed:
+        return False
+    return rows.keep(min(needed, KEPT)) and needed > KEPT
 
 
 def _find_spec(name: str) -> Any:
