@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence, Union
 
 from gdbext.arguments import COMMON_OPTIONS, Option
+from gdbext.exchange import schema_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class CommandSpec:
     :param example: one line that can be typed.
     :param prefixed_only: never register it plainly.
     :param raw: the whole line after ``-h`` is the expression; no common options.
-    :param version: of the JSON schema.
     :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
     """
 
@@ -43,13 +43,12 @@ class CommandSpec:
     example: str = ""
     prefixed_only: bool = False
     raw: bool = False
-    version: int = 1
     shown: Optional[int] = None
 
     @property
     def schema(self) -> str:
-        """Name and version of the JSON, ``gdbext/glibc-arenas/1``."""
-        return f"gdbext/{self.name.replace(' ', '-')}/{self.version}"
+        """Name and version of the JSON, ``gdbext/glibc-arenas/2``."""
+        return schema_of(self.name)
 
     @property
     def title(self) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
+from itertools import chain, islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 
@@ -164,17 +165,41 @@ class Rows:
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
     :param row_type: the row's dataclass.
     :param total: how many there are, or None where only walking tells.
+    :param reads: how many of the first may read the target while they are made, None for all; 0 where what they are made
+        of is at hand.
     """
 
     def __init__(
-        self, make: Callable[[], Iterable[Any]], row_type: type, total: Optional[int]
+        self, make: Callable[[], Iterable[Any]], row_type: type, total: Optional[int], *, reads: Optional[int] = None
     ) -> None:
         self._make = make
         self.row_type = row_type
         self.total = total
+        self.reads = reads
+        self.interrupted = False  # whether some are missing because the user has stopped it
+        self.check: Callable[[], None] = lambda: None  # called before each row; what it raises ends them
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._make())
+        try:
+            for row in self._make():
+                self.check()
+                yield row
+            if self.interrupted:
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
+
+    def keep(self, most: int) -> bool:
+        """Make the first ``most`` rows now, for one rendering; return whether there may be more."""
+        rows, kept = iter(self._make()), []
+        try:
+            for row in islice(rows, most):
+                kept.append(row)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self._make = lambda: chain(kept, rows)
+        return not self.interrupted and len(kept) == most and most != self.total
 
 
 @dataclass(frozen=True)
@@ -192,8 +217,46 @@ class Report:
     problems: Sequence[Problem] = ()
     complete: bool = True
     notes: Sequence[str] = ()
-    findings: bool = False  # whether the shell program exits 1
+    findings: bool = False
     bare: bool = False
+
+
+class Status(IntEnum):
+    """What an answer amounts to: the shell program's exit status, and ``status`` in JSON."""
+
+    CLEAN = 0  # all was examined, and nothing was found
+    FINDINGS = 1
+    FAILED = 2  # there is no answer
+    PARTIAL = 3  # nothing was found, but not all was examined
+
+
+def exit_status(report: Report) -> Status:
+    """Return what a report amounts to. Findings beat what was not examined."""
+    if report.findings:
+        return Status.FINDINGS
+    return Status.CLEAN if report.complete else Status.PARTIAL
+
+
+def rows_of(data: Any) -> Iterator[Rows]:
+    """Iterate over the rows that a report makes while it is printed."""
+    if isinstance(data, Rows):
+        yield data
+    elif dataclasses.is_dataclass(data) and not isinstance(data, type):
+        for member in dataclasses.fields(data):
+            yield from rows_of(getattr(data, member.name))
+
+
+_INTERRUPTED = Problem("interrupted", None, "stopped while the rows were written; the rest is missing")
+
+
+def rendered(report: Report, interrupted: bool = False) -> Report:
+    """Return a report as it stands once it was printed: incomplete where rows are missing.
+
+    :param interrupted: whether the printing was stopped, besides what rows themselves say.
+    """
+    if not interrupted and not any(rows.interrupted for rows in rows_of(report.data)):
+        return report
+    return dataclasses.replace(report, complete=False, problems=[*report.problems, _INTERRUPTED])
 
 
 Settings = Mapping[str, int]

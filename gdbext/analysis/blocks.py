@@ -176,7 +176,7 @@ def _by_size(heaps: Sequence[Heap]) -> Rows:
     order = np.argsort(-weight, kind="stable")
     sizes, counts, weight = sizes[order], counts[order], weight[order]
     known = _caches_known(heaps)
-    return Rows(lambda: _size_rows(sizes, counts, weight, known), SizeRow, len(sizes))
+    return Rows(lambda: _size_rows(sizes, counts, weight, known), SizeRow, len(sizes), reads=0)
 
 
 def _size_counts(heap: Heap, part: slice) -> Tuple[U64, I64]:

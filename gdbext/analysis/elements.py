@@ -250,7 +250,7 @@ def address_report(opened: Opened, chosen: Selection) -> Report:
             for start in range(0, len(addresses), _BATCH):
                 yield from map(AddressRow, addresses[start : start + _BATCH].tolist())
 
-    report = _report(opened, AddressReport(Rows(make, AddressRow, chosen.count)), chosen)
+    report = _report(opened, AddressReport(Rows(make, AddressRow, chosen.count, reads=0)), chosen)
     return dataclasses.replace(report, bare=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -17,7 +17,9 @@ from gdbext.analysis.reach.model import ROOT_KINDS
 from gdbext.heap.model import Mask
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
 from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
-from gdbext.wording import count_text, size_text
+from gdbext.wording import count_text, grouped, size_text
+
+LEAK_ROOTS = 1000  # that are listed without --list
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class HeaderRow:
 
 @dataclass(frozen=True)
 class Leaks:
-    """What ``blocks leaks`` answers; the two lists at its end are shown when they are asked for."""
+    """What ``blocks leaks`` answers; the two lists at its end are made when they are asked for."""
 
     verdict: str = line("verdict", json=False)
     missing: Sequence[Doubt] = table("Missing, so that blocks may look leaked that are not")
@@ -103,8 +105,8 @@ class Leaks:
     by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
     leak_roots: Rows = table("Leak roots, those that keep most first")
     by_size: Rows = table("Leaked by size, most bytes first")
-    leaked: Rows = table(None)
-    maybe_leaked: Rows = table(None)
+    leaked: Optional[Rows] = table(None)
+    maybe_leaked: Optional[Rows] = table(None)
     reached_by_offset: Optional[Rows] = table(None)
 
 
@@ -112,21 +114,21 @@ class Leaks:
 class ListedLeaks(Leaks):
     """As :class:`Leaks`, with every leaked block in the text."""
 
-    leaked: Rows = table("Leaked blocks")
+    leaked: Optional[Rows] = table("Leaked blocks")
 
 
 @dataclass(frozen=True)
 class MaybeLeaks(Leaks):
     """As :class:`Leaks`, with every possibly leaked block in the text."""
 
-    maybe_leaked: Rows = table("Possibly leaked blocks")
+    maybe_leaked: Optional[Rows] = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
 class FullLeaks(ListedLeaks):
     """As :class:`Leaks`, with both lists in the text."""
 
-    maybe_leaked: Rows = table("Possibly leaked blocks")
+    maybe_leaked: Optional[Rows] = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class NoLeaks(Leaks):
 class NoLeaksMaybe(NoLeaks):
     """As :class:`NoLeaks`, with every possibly leaked block in the text."""
 
-    maybe_leaked: Rows = table("Possibly leaked blocks")
+    maybe_leaked: Optional[Rows] = table("Possibly leaked blocks")
 
 
 _PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
@@ -161,8 +163,8 @@ def leaks(
     """Report what leaked.
 
     :param types: None where they were not looked for, or in vain.
-    :param listed: whether the text has every leaked block.
-    :param maybe: whether the text has every possibly leaked block.
+    :param listed: whether every leaked block, and every leak root, is listed.
+    :param maybe: whether every possibly leaked block is listed.
     :param problems: besides those of the heaps and of the search: of the types.
     """
     groups = group_leaks(reach)
@@ -170,7 +172,7 @@ def leaks(
     doubts = find_doubts(reach)
     totals = count_totals(reach, groups)
     page = _PAGES[listed, maybe] if totals.leaked_blocks else NoLeaksMaybe if maybe else NoLeaks
-    return report_on_reach(
+    report = report_on_reach(
         reach,
         page(
             verdict(totals, doubts),
@@ -180,16 +182,19 @@ def leaks(
             list(_roots(reach)),
             list(_headers(reach)),
             tables.by_type(),
-            tables.leak_roots(),
+            tables.leak_roots(None if listed else LEAK_ROOTS),
             tables.by_size(),
-            tables.leaked(),
-            tables.maybe_leaked(),
+            tables.leaked() if listed else None,
+            tables.maybe_leaked() if maybe else None,
             tables.reached_by_offset() if listed else None,
         ),
         problems,
         list(_notes(totals, listed, maybe)),
         list(_evidence(reach)),
     )
+    # Where anything is missing that could point at blocks, that they look leaked is no finding; nor is silence an answer.
+    certain = not doubts and reach.whole
+    return replace(report, findings=certain and bool(totals.leaked_blocks), complete=certain and report.complete)
 
 
 # -- figures ---------------------------------------------------------------------------------------------
@@ -301,6 +306,8 @@ def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
     if totals.shared_blocks:
         what = f"{count_text(totals.shared_blocks, 'block')}, {size_text(totals.shared_bytes)}"
         yield f"several leak roots lead to {what}: counted as kept by none of them"
+    if totals.leak_root_blocks > LEAK_ROOTS and not listed:
+        yield f"of {grouped(totals.leak_root_blocks)} leak roots these are the {grouped(LEAK_ROOTS)} that keep most"
     if totals.leaked_blocks and not listed:
         yield "--list shows every leaked block, with its leak root"
     if totals.maybe_leaked_blocks and not maybe:

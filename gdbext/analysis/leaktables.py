@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Dict, Iterator, List, Optional
 
 import numpy as np
@@ -113,18 +114,19 @@ class Tables:
     groups: LeakGroups
     types: Optional[BlockTypes]
 
-    def leak_roots(self) -> Rows:
-        """Return the leak roots, those that keep most bytes first."""
-        return Rows(self._leak_root_rows, LeakRootRow, len(self.groups.roots))
+    def leak_roots(self, most: Optional[int] = None) -> Rows:
+        """Return the leak roots, those that keep most bytes first; None: all of them."""
+        number = len(self.groups.roots[:most])
+        return Rows(lambda: islice(self._leak_root_rows(), most), LeakRootRow, number, reads=_HINTS)
 
     def leaked(self) -> Rows:
         """Return every leaked block, in address order."""
-        return Rows(self._leaked_rows, LeakedRow, len(self.groups))
+        return Rows(self._leaked_rows, LeakedRow, len(self.groups), reads=0)
 
     def maybe_leaked(self) -> Rows:
         """Return every possibly leaked block, in address order."""
         rows = np.flatnonzero(self.reach.states == MAYBE_REACHED)
-        return Rows(lambda: self._maybe_rows(rows), MaybeRow, len(rows))
+        return Rows(lambda: self._maybe_rows(rows), MaybeRow, len(rows), reads=_HINTS)
 
     def reached_by_offset(self) -> Rows:
         """Return every block that is reached by an offset alone, in address order."""
@@ -146,14 +148,14 @@ class Tables:
     def by_size(self) -> Rows:
         """Return the sizes of leaked blocks, most bytes first."""
         rows = sorted(self._size_rows(), key=lambda row: (-row.bytes, row.size))
-        return Rows(lambda: rows, SizeRow, len(rows))
+        return Rows(lambda: rows, SizeRow, len(rows), reads=0)
 
     def by_type(self) -> Optional[Rows]:
         """Return the types of leaked blocks, those whose leak roots keep most first; None where types are not known."""
         if self.types is None:
             return None
         rows = sorted(self._type_rows(self.types), key=lambda row: (-row.kept_bytes, -row.bytes, row.type))
-        return Rows(lambda: rows, TypeRow, len(rows))
+        return Rows(lambda: rows, TypeRow, len(rows), reads=0)
 
     def _leak_root_rows(self) -> Iterator[LeakRootRow]:
         groups, order = self.groups, self.groups.by_kept

@@ -147,7 +147,7 @@ def listing(
         return report_on_live(heaps, Counted(number, size), live)
     row_type = _row_type(manner, live)
     make = _sorted_rows if manner.sort else _rows_in_order
-    rows = Rows(lambda: make(parts, masks, manner, row_type), row_type, number)
+    rows = Rows(lambda: make(parts, masks, manner, row_type), row_type, number, reads=0)
     return report_on_live(heaps, Listing(number, size, rows), live)
 
 

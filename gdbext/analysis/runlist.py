@@ -30,7 +30,7 @@ def largest_runs(heap: Heap, page_size: int) -> Rows:
     runs, _ = find_runs(heap, page_size)
     chosen = runs.select(runs.pinned & (runs.pages > 0))
     ordered = chosen.select(np.argsort(chosen.bytes, kind="stable")[::-1])
-    return Rows(lambda: _rows(heap, ordered), RunRow, len(ordered))
+    return Rows(lambda: _rows(heap, ordered), RunRow, len(ordered), reads=0)
 
 
 def _rows(heap: Heap, runs: Runs) -> Iterator[RunRow]:

@@ -10,8 +10,8 @@ import importlib
 import os
 import sys
 import traceback
-from contextlib import nullcontext
-from typing import Any, Iterable, Optional, TextIO, Union
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, Iterable, Iterator, Optional, TextIO, Union
 
 import gdb
 
@@ -71,25 +71,34 @@ def run(spec: Any, text: str) -> None:
     :raises gdb.GdbError: the one line, for gdb to print.
     """
     context = Context()
+    fault = attempt(context, lambda: _answer(spec, text, context))
+    if fault is not None:
+        _fail(spec, context, _write_envelope(spec, text, context, fault) or fault)
+    elif context.settings.get("safe"):
+        note_error(None)
+
+
+def attempt(context: Context, work: Callable[[], None]) -> Optional[GdbextError]:
+    """Do what is to be done for a command; return what was wrong, or None."""
     try:
-        # A command that only runs others leaves them the user's language.
-        with nullcontext() if spec.raw else language.like_c(), selection.kept(), checked(context.progress.check):
-            _answer(spec, text, context)
+        work()
     except (GdbextError, KeyboardInterrupt, gdb.error) as error:
-        fault = _explain(error, context)
-        fault = _write_envelope(spec, text, context, fault) or fault
-        _fail(spec, context, fault)
-    except Exception as error:  # noqa: BLE001  the one boundary: told, then raised to gdb
+        return _explain(error, context)
+    except Exception as error:  # noqa: BLE001  the one boundary: the traceback is shown
         gdb.write(traceback.format_exc(), gdb.STDERR)
-        fault = InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
-        _write_envelope(spec, text, context, fault)
-        _fail(spec, context, fault)
-    else:
-        if context.settings.get("safe"):
-            note_error(None)
+        return InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
     finally:
         context.progress.clear()
         context.close()
+    return None
+
+
+@contextmanager
+def working(spec: Any, context: Context) -> Iterator[None]:
+    """Have gdb as commands need it, and interrupts heard; afterwards gdb is as it was."""
+    # A command that only runs others leaves them the user's language.
+    with nullcontext() if spec.raw else language.like_c(), selection.kept(), checked(context.progress.check):
+        yield
 
 
 class InternalError(GdbextError):
@@ -124,9 +133,16 @@ def _answer(spec: Any, text: str, context: Context) -> None:
         return
     has_text = not spec.raw and not arguments.flag("json")
     dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text
-    report = _function(spec.run)(context, arguments)
-    if report is not None:
-        _show(spec, arguments, context, _completed(context, report))
+    with working(spec, context):
+        report = make_report(spec, arguments, context)
+        if report is not None:
+            _show(spec, arguments, context, report)
+
+
+def make_report(spec: Any, arguments: Arguments, context: Context) -> Any:
+    """Return the report of a command, or None where it only runs others."""
+    report = find_function(spec.run)(context, arguments)
+    return None if report is None else _completed(context, report)
 
 
 def _completed(context: Context, report: Any) -> Any:
@@ -137,7 +153,11 @@ def _completed(context: Context, report: Any) -> Any:
     return report if target is None else with_target(report, target)
 
 
-def _function(path: str) -> Any:
+def find_function(path: str) -> Any:
+    """Return what a row of the command table names; its module is loaded now.
+
+    :param path: "module:function" of the commands.
+    """
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(f"gdbext.commands.{module}"), name)
 
@@ -150,13 +170,24 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
     if not arguments.flag("json"):
         width = int(gdb.parameter("width") or _WIDTH)
         shown = spec.shown if limit is None else limit
-        _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width))
+        color = _wants_color(arguments.value("color"))
+        _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width, color=color))
         if report.bare:
-            _write_beside("".join(render.remarks(report, width)))
+            write_beside("".join(render.remarks(report, width)))
         return
     target = context.known_target
     pieces = render.json_pieces(report, schema=spec.schema, target=target, limit=limit)
     _write_json(arguments.value("json"), pieces)
+
+
+def _wants_color(when: str) -> bool:
+    """Return whether text is coloured, which on its own it is where gdb colours what it prints itself."""
+    if when != "auto":
+        return when == "always"
+    # gdb has neither width nor height in batch, while `pipe` runs, and where a script takes what is printed
+    shown = gdb.parameter("width") or gdb.parameter("height")
+    styled = gdb.parameter("style enabled") and not os.environ.get("NO_COLOR")
+    return bool(shown and styled and sys.__stdout__ is not None and sys.__stdout__.isatty())
 
 
 def _write(pieces: Iterable[str]) -> None:
@@ -172,7 +203,7 @@ def _write(pieces: Iterable[str]) -> None:
     gdb.write("".join(batch))
 
 
-def _write_beside(text: str) -> None:
+def write_beside(text: str) -> None:
     """Write to the real standard error: gdb's ``pipe`` hands its own to the shell command, among the addresses."""
     if sys.__stderr__ is not None:
         sys.__stderr__.write(text)

@@ -31,7 +31,9 @@ def kept() -> Iterator[None]:
 
 
 def _restore(thread: Optional[gdb.InferiorThread], frame: Optional[gdb.Frame]) -> None:
-    if thread is not None and thread.is_valid() and thread != gdb.selected_thread():
+    if thread is None or not thread.is_valid():  # the process is gone, or was let go
+        return
+    if thread != gdb.selected_thread():
         thread.switch()
     if frame is not None and frame.is_valid() and frame != find_frame():
         frame.select()

@@ -49,6 +49,7 @@ class Session:
         self._anchor = next(iter(self._inferior.threads()), None)
         self._key = _identify(self._inferior)
         self._target: Optional[Target] = None
+        self.core: Optional[str] = None  # the core's name, where gdb has another file open for it
         self._heaps: Optional[Sequence[Any]] = None
         self._types: Optional[GdbTypes] = None
         self._reach: "dict[Reading, Reach]" = {}
@@ -76,7 +77,9 @@ class Session:
             dependencies.load()
             from gdbext.bridge.target import read_target
 
-            self._target = read_target()
+            target = read_target()
+            identity = replace(target.identity, core=self.core or target.identity.core)
+            self._target = replace(target, identity=identity)
         return self._target
 
     def types(self) -> GdbTypes:

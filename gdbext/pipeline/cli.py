@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from dataclasses import replace
-from typing import Any, BinaryIO, Optional, Sequence
+import traceback
+from typing import Any, Mapping, Optional, Sequence
 
 from gdbext import __version__
 from gdbext.errors import GdbextError, NoTargetError, UsageError
+from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.pipeline import answer
 from gdbext.pipeline.corefile import read_core
-from gdbext.pipeline.executable import choose_exe
+from gdbext.pipeline.executable import choose_exe, find_running
 from gdbext.pipeline.failures import TimeOutError
-from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, outputs, run_gdb
+from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, run_gdb
 from gdbext.pipeline.options import Options, mark_quoted, parse
 from gdbext.pipeline.unpack import find_packing, unpack
+from gdbext.report import Status
 
-_INTERVAL = 1.0  # seconds between two looks
+_INTERVAL = 1.0  # seconds between two samples
+_WIDTH = 100  # of lines where there is no terminal
 
 HELP = """\
 Usage: gdbext COMMAND... --core CORE [--exe EXE] [OPTIONS]
@@ -43,15 +45,17 @@ Options:
   --debug-dir DIR  where separate debug info is, instead of gdb's own place
   --gdb PROGRAM    the gdb to use
   --timeout S      seconds after which it is ended (default 600; 0 is for ever)
+  --color WHEN     colour text: auto (on a terminal, unless NO_COLOR is set),
+                   always or never
   --samples N      lockwait with --pid: look N times, and say what is stuck,
                    what is slow, and what moves; the process goes on between
   --interval S     seconds between two looks (default 1)
   -h, --help       show this help
   --version        show the version
 
-Exit status: 0 no finding; 1 findings (triage, lockwait, slabskew, glibc check,
-walklist --check); 2 the target could not be analysed: with --json the document
-then has "data": null and "error".
+Exit status: 0 all was examined, and nothing was found; 1 findings; 2 no answer:
+with --json the document then has "data": null and "error"; 3 nothing was found,
+but not all was examined: the page and the JSON's "problems" say what was not.
 
 Example:
   gdbext triage --core core.1234 --json
@@ -68,10 +72,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     signal.signal(signal.SIGTERM, _stop)
     try:
         return _run(words)
-    except BrokenPipeError:
-        # Whoever read our output has enough of it; keep Python from writing the rest at its end.
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # then whoever read our output has enough of it
+            _tell(f"gdbext: {error}")
+        # Keep Python from writing the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return answer.FAILED
+    except Exception:  # noqa: BLE001  Python's own exit status for it is that of findings
+        traceback.print_exc()
+    return int(Status.FAILED)
 
 
 def _stop(number: int, frame: Any) -> None:
@@ -84,7 +92,7 @@ def _run(words: Sequence[str]) -> int:
         options = parse(words)
         if options.help or options.version:
             sys.stdout.write(HELP if options.help else f"gdbext {__version__}\n")
-            return answer.NO_FINDING
+            return int(Status.CLEAN)
         with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
             return _Run(options, folder).run()
     except GdbextError as error:
@@ -104,7 +112,7 @@ def _fail(options: Options, error: GdbextError) -> int:
     _tell(f"gdbext: {name}{error}")
     if options.json is not None:
         _write_text(options.json, answer.error_document(options, error))
-    return answer.FAILED
+    return int(Status.FAILED)
 
 
 def _tell(line: str) -> None:
@@ -132,7 +140,6 @@ class _Run:
     def __init__(self, options: Options, folder: str) -> None:
         self.options = options
         self.folder = folder
-        self.document = os.path.join(folder, "answer.json")
         self.earlier: Optional[str] = None
         self.deadline = time.monotonic() + options.timeout if options.timeout else None
 
@@ -142,27 +149,40 @@ class _Run:
         :raises GdbextError: when there is no answer.
         """
         self._check_output()
-        self._look_before()
         job = self._job()
-        outcome = run_gdb(job, self.folder, self.deadline)
+        self._sample_before(job)
+        outcome, trailer = self._ask(job, self.folder, self.options.json is not None)
         for line in outcome.diagnostics:
-            if answer.told_again(line):
-                continue
-            _tell(self._as_asked(line.encode("utf-8", "replace")).decode("utf-8", "replace"))
-        if self.options.wants_help:
-            return self._help(job, outcome)
-        verdict = answer.read_verdict(self.document)
-        if verdict is None or (verdict.failed and outcome.stopped):
+            _tell(self._as_asked(line))
+        if trailer is None:
             raise answer.explain(self.options, outcome)
-        if verdict.failed and (refusal := answer.find_refusal(self.options, outcome)):
-            raise refusal
-        if self.options.json is not None:
-            self._write_document()
-        elif not verdict.failed and not self._write_output(job, outcome):
-            return answer.FAILED
+        if trailer.error is not None:
+            self._fail(outcome, trailer.error)
+        self._write_answer()
         if outcome.stopped:
             _tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
-        return verdict.status
+        return trailer.status
+
+    def _fail(self, outcome: GdbOutcome, error: Mapping[str, Any]) -> None:
+        if (refusal := answer.find_refusal(self.options, outcome, error)) is not None:
+            raise refusal
+        _tell(f"gdbext: {self.options.name}: {answer.error_of(error)}")
+
+    def _ask(self, job: GdbJob, folder: str, json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
+        """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
+        options = self.options
+        question = Question(
+            command=options.name,
+            rest=self._rest,
+            json=json,
+            core=options.core if options.needs_target else None,
+            pid=options.pid if options.needs_target else None,
+            width=shutil.get_terminal_size((_WIDTH, 24)).columns,
+            color=_wants_color(options.color),
+        )
+        write_question(folder, question)
+        outcome = run_gdb(job, folder, self.deadline)
+        return outcome, find_trailer(folder)
 
     def _check_output(self) -> None:
         # Found out now and not after an hour of gdb.
@@ -171,20 +191,21 @@ class _Run:
             if os.path.isdir(self.options.json) or not os.access(folder, os.W_OK):
                 raise UsageError(f"cannot write {self.options.json}", "name another file")
 
-    def _look_before(self) -> None:
-        """Look as often as asked but once, each time compared with the time before.
+    def _sample_before(self, job: GdbJob) -> None:
+        """Take all samples but the last, each compared with the one before.
 
-        :raises GdbextError: when one of the looks gives no answer.
+        :raises GdbextError: when one of them gives no answer.
         """
         interval = _INTERVAL if self.options.interval is None else self.options.interval
         for number in range(1, self.options.samples or 1):
-            document = os.path.join(self.folder, f"look-{number}.json")
-            asked = f"gx {self.options.name} --json={_gdb_quoted(document)}{self._rest} --limit 0"
-            outcome = run_gdb(replace(self._job(), commands=[asked]), self.folder, self.deadline)
-            verdict = answer.read_verdict(document)
-            if verdict is None or verdict.failed or outcome.stopped:
-                raise answer.find_refusal(self.options, outcome) or answer.explain(self.options, outcome)
-            self.earlier = document
+            folder = os.path.join(self.folder, f"sample-{number}")
+            os.mkdir(folder)
+            outcome, trailer = self._ask(job, folder, True)
+            if trailer is None or outcome.stopped:
+                raise answer.explain(self.options, outcome)
+            if (error := trailer.error) is not None:
+                raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
+            self.earlier = answer_path(folder)
             time.sleep(interval)
 
     @property
@@ -202,18 +223,11 @@ class _Run:
         options, core, exe = self.options, self.options.core, self.options.exe
         if options.pid is not None and options.needs_target:
             _check_process(options.pid)
+            exe = exe or find_running(options.pid)
         if core is not None and options.needs_target:
             core = self._unpacked(core)
             exe = self._exe(core)
-        return GdbJob(
-            options.gdb,
-            self._commands(),
-            core,
-            exe,
-            options.pid if options.needs_target else None,
-            options.sysroot,
-            options.debug_dir,
-        )
+        return GdbJob(options.gdb, core if options.needs_target else None, exe, options.sysroot, options.debug_dir)
 
     def _unpacked(self, core: str) -> str:
         packing = find_packing(core)
@@ -233,68 +247,29 @@ class _Run:
             _tell(f"gdbext: {choice.remark}")
         return choice.exe
 
-    def _commands(self) -> list[str]:
-        name = self.options.name
-        if self.options.wants_help:
-            return [f"gx {self._words}"]
-        asked = f"gx {name} --json={_gdb_quoted(self.document)}"
-        if self.options.json is not None:
-            return [asked + self._rest]
-        # The text, and before it the same in short as JSON for the exit status; gdb has the heap by then.
-        return [f"{asked} --limit 1{self._rest}", f"gx {name}{self._rest}"]
+    def _as_asked(self, line: str) -> str:
+        """Return what gdb says with the name of the core that was asked for, in place of the unpacked one's."""
+        return line.replace(os.path.join(self.folder, "core"), str(self.options.core))
 
-    def _help(self, job: GdbJob, outcome: GdbOutcome) -> int:
-        spans = outputs(os.path.join(self.folder, "stdout"), job.mark)
-        if len(spans) < 2 or spans[0][0] == spans[0][1]:
-            raise answer.explain(self.options, outcome)
-        self._copy_span(spans[0])
-        return answer.NO_FINDING
+    def _write_answer(self) -> None:
+        with open(answer_path(self.folder), "rb") as file:
+            if not self.options.json:
+                sys.stdout.flush()
+                shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+                sys.stdout.flush()
+                return
+            try:
+                with open(self.options.json, "wb") as out:
+                    shutil.copyfileobj(file, out, 1 << 20)
+            except OSError as error:
+                raise UsageError(f"cannot write {self.options.json}: {error.strerror}") from None
 
-    def _write_output(self, job: GdbJob, outcome: GdbOutcome) -> bool:
-        """Write the text as far as there is one; return whether it is whole."""
-        spans = outputs(os.path.join(self.folder, "stdout"), job.mark)
-        if len(spans) > 1:
-            self._copy_span(spans[1])
-        if len(spans) > 2:
-            return True
-        reason = answer.explain(self.options, outcome)
-        _tell(f"gdbext: {self.options.name}: the text is cut short: {reason}")
-        return False
 
-    def _copy_span(self, span: tuple[int, int]) -> None:
-        start, end = span
-        with open(os.path.join(self.folder, "stdout"), "rb") as file:
-            file.seek(start)
-            while start < end:
-                data = file.read(min(1 << 20, end - start))
-                start += len(data)
-                sys.stdout.buffer.write(self._as_asked(data))
-        sys.stdout.flush()
-
-    def _as_asked(self, text: bytes) -> bytes:
-        """Return the text with the name of the core that was asked for in place of the unpacked one's."""
-        if self.options.core is None:
-            return text
-        return text.replace(os.fsencode(os.path.join(self.folder, "core")), os.fsencode(self.options.core), 1)
-
-    def _write_document(self) -> None:
-        if not self.options.json:
-            self._copy_document(sys.stdout.buffer)
-            sys.stdout.flush()
-            return
-        try:
-            with open(self.options.json, "wb") as out:
-                self._copy_document(out)
-        except OSError as error:
-            raise UsageError(f"cannot write {self.options.json}: {error.strerror}") from None
-
-    def _copy_document(self, out: BinaryIO) -> None:
-        # An unpacked core is gone when this is read: the document names the one that was asked for.
-        unpacked = json.dumps(os.path.join(self.folder, "core")).encode()
-        with open(self.document, "rb") as file:
-            head = file.read(1 << 16)
-            out.write(head.replace(unpacked, json.dumps(self.options.core).encode(), 1))
-            shutil.copyfileobj(file, out, 1 << 20)
+def _wants_color(when: str) -> bool:
+    if when != "auto":
+        return when == "always"
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
 
 
 def _check_process(pid: int) -> None:

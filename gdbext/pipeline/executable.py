@@ -32,6 +32,16 @@ def choose_exe(facts: CoreFacts, named: Optional[str], sysroot: Optional[str]) -
     return _found(facts, facts.exe, sysroot)
 
 
+def find_running(pid: int) -> Optional[str]:
+    """Return the executable of a process by a name that is the same file here, or None: it may be in a container."""
+    link = f"/proc/{pid}/exe"
+    try:
+        path = os.readlink(link)
+        return path if os.path.samefile(path, link) else None
+    except OSError:
+        return None
+
+
 def _named(facts: CoreFacts, named: str) -> Choice:
     try:
         own = read_build_id(named)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import secrets
 import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Mapping, Optional, Sequence
 
+from gdbext.exchange import answer_path
 from gdbext.pipeline.failures import GdbFailedError
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
+_ANSWERING = "__import__('gdbext.bridge.shell').bridge.shell"
 _PROGRESS = "GDBEXT_PROGRESS_FD"
 _PACKAGES = "GDBEXT_PACKAGES"
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
@@ -54,32 +55,25 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True)
 class GdbJob:
-    """What gdb is to do.
-
-    :param commands: run one after the other; gdb goes on after a failed one.
-    """
+    """What gdb opens before it reads the question; to a process it attaches afterwards."""
 
     gdb: str
-    commands: Sequence[str]
     core: Optional[str] = None
     exe: Optional[str] = None
-    pid: Optional[int] = None
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
-    mark: str = field(default_factory=lambda: f"gdbext-{secrets.token_hex(8)}")
 
-    def arguments(self) -> list[str]:
-        """Return gdb's command line, the executable before the core."""
+    def arguments(self, folder: str) -> list[str]:
+        """Return gdb's command line, the executable before the core.
+
+        :param folder: where the question is.
+        """
         line = [self.gdb, "-nx", "-batch", "-iex", "set auto-load off"]
         for setting in self._settings():
             line += ["-iex", setting]
         line += [f"-se={self.exe}"] if self.exe else []
         line += [f"-core={self.core}"] if self.core else []
-        line += [f"-pid={self.pid}"] if self.pid is not None else []
-        line += ["-ex", f"source {LOADER}", "-ex", self._echo()]
-        for command in self.commands:
-            line += ["-ex", command, "-ex", self._echo()]
-        return line
+        return [*line, "-ex", f"source {LOADER}", "-ex", f"python {_ANSWERING}.answer({folder!r})"]
 
     def _settings(self) -> list[str]:
         settings = [
@@ -93,9 +87,6 @@ class GdbJob:
         settings += [f"set sysroot {self.sysroot}"] if self.sysroot else []
         settings += [f"set debug-file-directory {self.debug_dir}"] if self.debug_dir else []
         return settings
-
-    def _echo(self) -> str:
-        return f"echo \\n{self.mark}\\n"
 
 
 @dataclass(frozen=True)
@@ -113,24 +104,24 @@ class GdbOutcome:
 
 
 def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
-    """Run gdb; its standard output is then in ``folder/stdout``.
+    """Run gdb with the question of a folder; what it prints stays in the folder and is no answer.
 
     :param deadline: in seconds of ``time.monotonic``, or None.
     :raises GdbFailedError: when there is no such program.
     """
     with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
         with _terminal() as terminal:
-            process = _start(job, out, err, terminal)
-        stopped = _wait(process, deadline, lambda: _has_begun(folder, job.mark))
+            process = _start(job.arguments(folder), out, err, terminal)
+        stopped = _wait(process, deadline, lambda: os.path.exists(answer_path(folder)))
     return GdbOutcome(process.returncode, _diagnostics(os.path.join(folder, "stderr")), stopped)
 
 
 def _start(
-    job: GdbJob, out: BinaryIO, err: BinaryIO, terminal: Sequence[int]
+    line: Sequence[str], out: BinaryIO, err: BinaryIO, terminal: Sequence[int]
 ) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
-            job.arguments(),
+            line,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -140,28 +131,7 @@ def _start(
         )
     except OSError as error:
         hint = "install gdb, or name one with --gdb"
-        raise GdbFailedError(f"cannot run {job.gdb}: {error.strerror}", hint) from None
-
-
-def outputs(path: str, mark: str) -> list[tuple[int, int]]:
-    """Return where in gdb's standard output each command's text starts and ends, in bytes.
-
-    :return: one pair for each command that was reached; the last one may have been cut short.
-    """
-    line = f"\n{mark}\n".encode()
-    spans: list[tuple[int, int]] = []
-    start, at, carried = 0, 0, b""
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            carried += chunk
-            while (found := carried.find(line)) >= 0:
-                spans.append((start, at + found))
-                at += found + len(line)
-                start, carried = at, carried[found + len(line) :]
-            keep = len(line) - 1
-            at += max(len(carried) - keep, 0)
-            carried = carried[-keep:]
-    return [*spans[1:], (start, os.path.getsize(path))] if spans else []
+        raise GdbFailedError(f"cannot run {line[0]}: {error.strerror}", hint) from None
 
 
 def _environment(environment: Mapping[str, str], terminal: Sequence[int] = ()) -> dict[str, str]:
@@ -191,12 +161,6 @@ def _terminal() -> Iterator[tuple[int, ...]]:
     finally:
         if copy is not None:
             os.close(copy)
-
-
-def _has_begun(folder: str, mark: str) -> bool:
-    """Whether gdb has loaded gdbext and come to the command."""
-    with open(os.path.join(folder, "stdout"), "rb") as file:
-        return mark.encode() in file.read(1 << 20)
 
 
 def _wait(

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from gdbext.errors import UsageError
+from gdbext.exchange import schema_of
 
 DEFAULT_TIMEOUT = 600.0
 _SAMPLED = "lockwait"  # the command that may look at a process several times
@@ -41,6 +42,7 @@ class Options:
     :param timeout: seconds, or None for ever.
     :param samples: how many times a process is looked at.
     :param interval: seconds between two looks.
+    :param color: "auto", "always" or "never".
     """
 
     command: Sequence[str] = field(default=())
@@ -54,6 +56,7 @@ class Options:
     json: Optional[str] = None
     samples: Optional[int] = None
     interval: Optional[float] = None
+    color: str = "auto"
     help: bool = False
     version: bool = False
 
@@ -77,7 +80,7 @@ class Options:
     @property
     def schema(self) -> str:
         """Name and version of the JSON when gdb did not say."""
-        return f"gdbext/{self.name.replace(' ', '-') or 'gdbext'}/1"
+        return schema_of(self.name)
 
 
 def _name_of(command: Sequence[str]) -> str:
@@ -215,6 +218,13 @@ def _seconds(name: str, value: str) -> Optional[float]:
     return seconds or None
 
 
+def _color(name: str, value: str) -> str:
+    if value not in _COLORS:
+        raise UsageError(f"{name}: {value!r} is not one of {', '.join(_COLORS)}")
+    return value
+
+
+_COLORS = ("auto", "always", "never")
 _ABOUT = {"-h": "help", "--help": "help", "--version": "version"}
 _VALUES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "--core": ("core", _path),
@@ -226,6 +236,7 @@ _VALUES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "--timeout": ("timeout", _seconds),
     "--samples": ("samples", _samples),
     "--interval": ("interval", _interval),
+    "--color": ("color", _color),
 }
 
 

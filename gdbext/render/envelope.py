@@ -1,7 +1,7 @@
 """The JSON envelope around every answer, as ``docs/json.md`` describes it.
 
 It is made in pieces. Rows may be walked while they are written, so ``data`` comes before what is
-only known afterwards: ``evidence``, ``problems``, ``complete`` and ``findings``.
+only known afterwards: ``evidence``, ``problems``, ``complete``, ``findings`` and ``status``.
 """
 
 from __future__ import annotations
@@ -18,31 +18,50 @@ from typing import Any, Callable, Iterator, Optional
 from gdbext import __version__
 from gdbext.errors import GdbextError
 from gdbext.render.values import show_of
-from gdbext.report import Evidence, Finding, Kind, Problem, Report, Rows, Show
+from gdbext.report import (
+    Evidence,
+    Finding,
+    Kind,
+    Problem,
+    Report,
+    Rows,
+    Show,
+    Status,
+    exit_status,
+    rendered,
+)
 from gdbext.target import Identity, Target
 
 _UNDECLARED = Show("line", None, Kind.OBJECT)
-_INTERRUPTED = Problem("interrupted", None, "stopped while the rows were written; the rest is missing")
 
 
 def json_pieces(
-    report: Report, *, schema: str, target: Optional[Target], limit: Optional[int]
+    report: Report,
+    *,
+    schema: str,
+    target: Optional[Target],
+    limit: Optional[int],
+    let_go: Callable[[], Optional[float]] = lambda: None,
 ) -> Iterator[str]:
     """Iterate over the pieces of a report's JSON document, a newline at its end.
 
-    :param schema: name and version, such as ``"gdbext/glibc-arenas/1"``.
+    :param schema: name and version, such as ``"gdbext/glibc-arenas/2"``.
     :param limit: rows of each ``Rows`` and table at most; None and 0 mean all.
+    :param let_go: called when no row is made any more; returns the seconds for which we have kept the target
+        stopped, None where we have not stopped it.
     """
     state = _Streaming(limit or None)
     yield f'{{"schema": {_dumps(schema)}, "tool": {_dumps(_tool())}, "target": {_dumps(_target(target))}'
     yield ', "data": '
     yield from _pieces(report.data, _UNDECLARED, state)
-    problems = [*report.problems, *([_INTERRUPTED] if state.interrupted else [])]
+    report = rendered(report, state.interrupted)
     tail = {
         "evidence": [_evidence(evidence) for evidence in report.evidence],
-        "problems": [_problem(problem) for problem in problems],
-        "complete": bool(report.complete) and not state.interrupted,
+        "problems": [_problem(problem) for problem in report.problems],
+        "held_seconds": let_go(),
+        "complete": bool(report.complete),
         "findings": bool(report.findings),
+        "status": int(exit_status(report)),
     }
     yield ", " + _dumps(tail)[1:] + "\n"
 
@@ -57,8 +76,10 @@ def error_json(schema: str, target: Optional[Target], error: GdbextError) -> str
         "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
         "evidence": [],
         "problems": [_problem(problem) for problem in target.problems] if target else [],
+        "held_seconds": None,
         "complete": False,
         "findings": False,
+        "status": int(Status.FAILED),
     }
     return _dumps(document) + "\n"
 

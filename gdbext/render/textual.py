@@ -21,13 +21,14 @@ _INCOMPLETE = "INCOMPLETE: not everything was read; figures hold for what was"
 
 
 def text(
-    report: Report, *, exact: bool, limit: Optional[int], width: int = 100
+    report: Report, *, exact: bool, limit: Optional[int], width: int = 100, color: bool = False
 ) -> Iterator[str]:
     """Iterate over a report's text: whole lines, each with its newline.
 
     :param exact: sizes as plain digits (``--bytes``).
     :param limit: rows of each table at most; None is 100 (of a bare report all), 0 all.
     :param width: characters of a line; only a table of numbers alone may need more.
+    :param color: whether the terminal shows colours.
     """
     if report.bare:
         yield from _bare(report, exact, limit or None)

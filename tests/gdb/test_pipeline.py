@@ -80,7 +80,7 @@ def test_the_core_knows_its_executable(folder, core):
 
 def test_json_over_a_core(folder, core):
     document = answer("blocks", "summary", "--core", core)
-    assert document["schema"] == "gdbext/blocks-summary/1"
+    assert document["schema"] == "gdbext/blocks-summary/2"
     assert document["target"]["core"] == str(core)
     assert document["target"]["exe"] == str(folder / "program")
     assert document["complete"] is True

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording"}
+LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange"}
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 TARGET = LAYOUT | {"target", "coretarget"}
@@ -21,6 +21,7 @@ ALLOWED = {
     "gdbext": set(),
     "abi": set(),
     "errors": set(),
+    "exchange": set(),
     "report": set(),
     "progress": set(),
     "wording": set(),

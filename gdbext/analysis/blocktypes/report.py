@@ -95,7 +95,7 @@ def list_type(reach: Reach, found: BlockTypes, name: str) -> Report:
     """
     codes = _codes_named(found, name)
     chosen = np.flatnonzero(np.isin(found.code, codes))
-    rows = Rows(lambda: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen))
+    rows = Rows(lambda: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen), reads=0)
     listed = TypeListing(len(chosen), int(reach.size[chosen].sum()), rows)
     return report_on_reach(reach, listed, found.problems)
 

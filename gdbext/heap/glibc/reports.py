@@ -219,7 +219,7 @@ def chunks(heap: GlibcHeap, wanted: ChunkFilter) -> Report:
     mask = _chunk_mask(heap, wanted)
     rows = np.flatnonzero(mask)
     total = int(_chunk_sizes(heap, rows).sum())
-    made = Rows(lambda: _chunk_rows(heap, rows), ChunkRow, len(rows))
+    made = Rows(lambda: _chunk_rows(heap, rows), ChunkRow, len(rows), reads=0)
     return report_of(heap, ChunksReport(len(rows), total, made))
 
 

@@ -92,7 +92,7 @@ def extents(
     summary = tuple(_summary(chosen))
     row_type = told_apart(ExtentRow, parts)
     count, size = sum(row.extents for row in summary), sum(row.bytes for row in summary)
-    rows = Rows(lambda: _all_rows(parts, chosen, row_type), row_type, count)
+    rows = Rows(lambda: _all_rows(parts, chosen, row_type), row_type, count, reads=0)
     return report_of(heaps, ExtentsReport(count, size, summary, rows))
 
 

@@ -95,7 +95,7 @@ def large(heaps: Sequence[Heap]) -> Report:
         extent_bytes=sum(row.extent_bytes for row in classes),
         tcache_blocks=None if any(one.cached is None for one in found) else total(_cached(classes)),
         classes=classes,
-        largest=Rows(lambda: _largest(found, block_type), block_type, count),
+        largest=Rows(lambda: _largest(found, block_type), block_type, count, reads=0),
     )
     return report_of(heaps, data)
 

@@ -22,7 +22,7 @@ from . import samples
 
 
 def json_of(report, limit=None, target=None):
-    return json.loads("".join(render.json_pieces(report, schema="gdbext/x/1", target=target, limit=limit)))
+    return json.loads("".join(render.json_pieces(report, schema="gdbext/x/2", target=target, limit=limit)))
 
 
 def target():
@@ -31,7 +31,7 @@ def target():
 
 def test_envelope():
     document = json_of(samples.arenas(), target=target())
-    assert document["schema"] == "gdbext/x/1"
+    assert document["schema"] == "gdbext/x/2"
     assert document["tool"] == {"version": __version__}
     assert document["target"] == {
         "exe": "/bin/x", "build_id": "0123", "pid": 7, "core": "/tmp/core", "time": 1.5,
@@ -47,7 +47,7 @@ def test_envelope():
         }
     ]
     assert document["evidence"][0]["subject"] == "libc"
-    assert list(document)[-2:] == ["complete", "findings"]  # the shell program reads them off the end
+    assert list(document)[-4:] == ["held_seconds", "complete", "findings", "status"]  # the shell program reads them off the end
 
 
 def test_unknown_target_has_null_members():
@@ -156,9 +156,9 @@ def test_rows_are_streamed():
 
 
 def test_error():
-    document = json.loads(render.error_json("gdbext/x/1", target(), NoHeapError("no heap", "look elsewhere")))
+    document = json.loads(render.error_json("gdbext/x/2", target(), NoHeapError("no heap", "look elsewhere")))
     assert document["data"] is None
     assert document["error"] == {"kind": "no-heap", "message": "no heap", "hint": "look elsewhere"}
     assert document["complete"] is False
     assert document["target"]["pid"] == 7
-    assert list(document)[-2:] == ["complete", "findings"]
+    assert list(document)[-4:] == ["held_seconds", "complete", "findings", "status"]

@@ -37,6 +37,8 @@ Options:
   --json[=FILE]             print JSON, or write it to FILE
   --limit N                 show N rows at most; 0 shows all
   --bytes                   print exact numbers of bytes
+  --color WHEN              when to colour text: auto, always, never (default
+                            auto)
   -h, --help                show this help
 
 Example:

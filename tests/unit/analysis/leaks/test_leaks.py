@@ -16,7 +16,7 @@ from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
-from gdbext.report import Problem
+from gdbext.report import Problem, Status, exit_status
 from tests.support.reachworld import DATA, HEAP, STACK, ReachWorld
 
 
@@ -56,7 +56,9 @@ def test_everything_in_one_report():
     made, at = world()
     reach = made.reach()
     types = types_of(reach, {at[2]: 1, at[3]: 2, at[4]: 2, at[5]: 1})
-    answer, document = data(leaks(reach, types))
+    report = leaks(reach, types, listed=True, maybe=True)
+    answer, document = data(report)
+    assert exit_status(report) == Status.FINDINGS
     assert document["complete"] and answer["missing"] == []
     assert answer["totals"] == {
         "blocks": 11, "bytes": 7 * 56 + 4 * 120,
@@ -119,9 +121,10 @@ def test_text_fits_and_has_the_lists_that_are_asked_for():
 
 def test_limit_bounds_tables_and_no_figure():
     reach = world()[0].reach()
-    answer, _ = data(leaks(reach, None), limit=1)
+    answer, _ = data(leaks(reach, None, listed=True), limit=1)
     assert len(answer["leaked"]) == len(answer["leak_roots"]) == 1
     assert answer["totals"]["leaked_blocks"] == 9
+    assert answer["maybe_leaked"] is None
     assert answer["by_type"] is None
 
 
@@ -161,6 +164,7 @@ def test_where_nothing_leaked_the_page_is_the_verdict():
         "Missing, so that blocks may look leaked that are not: none",
     ]
     answer, _ = data(report)
+    assert exit_status(report) == Status.CLEAN
     assert answer["totals"]["blocks"] == 1 and answer["roots"] and answer["leak_roots"] == []
     assert "Possibly leaked blocks: none" in shown(leaks(made.reach(), None, maybe=True))
 
@@ -170,7 +174,7 @@ def test_a_missing_root_is_told_first():
     made.block(HEAP + 0x100)
     made.thread(stack_pointer=None)
     report = leaks(made.reach(), None)
-    assert not report.complete
+    assert exit_status(report) == Status.PARTIAL
     lines = shown(report).splitlines()
     assert lines[0].startswith("INCOMPLETE")
     verdict = (
@@ -205,7 +209,7 @@ def test_nothing_leaked_although_something_is_missing():
     assert report.data.verdict == (
         "Nothing leaked of what is known; registers and stacks of all threads cannot be looked at."
     )
-    assert not report.complete
+    assert exit_status(report) == Status.PARTIAL
 
 
 def test_no_block_is_known_of_a_heap_that_was_not_read_whole():
@@ -238,7 +242,7 @@ def test_heaps_that_are_not_known_whole(changes, what, effect):
     (doubt,) = find_doubts(reach)
     assert doubt.what == what and effect in doubt.effect
     report = leaks(reach, None)
-    assert report.complete is ("complete" not in changes)  # damage leaves an answer complete, as everywhere
+    assert exit_status(report) == Status.PARTIAL  # nor is it an answer that nothing leaked
     assert report.data.verdict.startswith("NOT CERTAIN")
 
 
@@ -248,7 +252,7 @@ def test_problems_of_heap_search_and_types_are_told():
     again = Reach(reach.target, reach.heaps, marked, reach.rules, SILENT)
     report = leaks(again, None, problems=[Problem("interrupted", None, "of types")])
     assert [problem.message for problem in report.problems] == ["of the heap", "of the search", "of types"]
-    assert not report.complete
+    assert not report.complete and exit_status(report) == Status.FINDINGS  # which beat what was not examined
     assert leaks(reach, None).complete
 
 

@@ -144,7 +144,7 @@ def answer_all(image, target=None):
         try:
             report = command(context, arguments)
             "".join(render.text(report, exact=False, limit=None))
-            "".join(render.json_pieces(report, schema="gdbext/x/1", target=target, limit=None))
+            "".join(render.json_pieces(report, schema="gdbext/x/2", target=target, limit=None))
         except GdbextError as error:
             assert "\n" not in str(error)
         else:

@@ -1,0 +1,102 @@
+"""What the shell program and gdb hand each other: a question, its answer, and a trailer, as files of one folder.
+
+The trailer is written last and whole or not at all. Without it there is no answer, whatever else is there: gdb may die
+at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any, Mapping, Optional
+
+SCHEMA_VERSION = 2
+
+_QUESTION, _ANSWER, _TRAILER = "question.json", "answer", "trailer.json"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One command over one target.
+
+    :param command: its name, "blocks leaks".
+    :param rest: its options and arguments, as one types them in gdb.
+    :param json: whether the answer is JSON, and not text.
+    :param core: the core as the user has named it, whatever file gdb has open.
+    :param pid: a process to attach to, and to let go.
+    :param width: characters of a line of text.
+    :param color: whether text is coloured.
+    """
+
+    command: str
+    rest: str = ""
+    json: bool = False
+    core: Optional[str] = None
+    pid: Optional[int] = None
+    width: int = 100
+    color: bool = False
+
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON, where the command itself does not say."""
+        return schema_of(self.command)
+
+
+def schema_of(command: str) -> str:
+    """Return name and version of a command's JSON, "gdbext/blocks-leaks/2"."""
+    return f"gdbext/{command.replace(' ', '-') or 'gdbext'}/{SCHEMA_VERSION}"
+
+
+@dataclass(frozen=True)
+class Trailer:
+    """What ends an answer.
+
+    :param status: ``gdbext.report.Status``.
+    :param size: bytes of the answer.
+    :param error: its ``kind``, ``message`` and ``hint``, where there is no answer.
+    """
+
+    status: int
+    complete: bool
+    findings: bool
+    size: int
+    error: Optional[Mapping[str, Any]] = None
+
+
+def answer_path(folder: str) -> str:
+    """Return the name of the answer's file. It is made when gdb begins with the question."""
+    return os.path.join(folder, _ANSWER)
+
+
+def write_question(folder: str, question: Question) -> None:
+    """Write the question."""
+    _write(os.path.join(folder, _QUESTION), asdict(question))
+
+
+def read_question(folder: str) -> Question:
+    """Return the question."""
+    with open(os.path.join(folder, _QUESTION), encoding="utf-8") as file:
+        return Question(**json.load(file))
+
+
+def write_trailer(folder: str, trailer: Trailer) -> None:
+    """End the answer, which was written and closed."""
+    part = os.path.join(folder, _TRAILER + ".part")
+    _write(part, asdict(trailer))
+    os.replace(part, os.path.join(folder, _TRAILER))
+
+
+def find_trailer(folder: str) -> Optional[Trailer]:
+    """Return what ends the answer, or None when it is missing or the answer is not whole."""
+    try:
+        with open(os.path.join(folder, _TRAILER), encoding="utf-8") as file:
+            trailer = Trailer(**json.load(file))
+        return trailer if os.path.getsize(answer_path(folder)) == trailer.size else None
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: str, value: Mapping[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
