@@ -59,6 +59,7 @@ COMMON_OPTIONS: Sequence[Option] = (
     Option("json", "file", "print JSON, or write it to FILE", metavar="FILE"),
     Option("limit", "int", "show N rows at most; 0 shows all", metavar="N"),
     Option("bytes", "flag", "print exact numbers of bytes"),
+    Option("evidence", "flag", "show why the answer can be believed, check by check"),
     Option("help", "flag", "show this help", short="h"),
 )
 

@@ -122,8 +122,7 @@ def _answer(spec: Any, text: str, context: Context) -> None:
 
         gdb.write(render.help_text(spec))
         return
-    has_text = not spec.raw and not arguments.flag("json")
-    dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text
+    dependencies.load()
     report = _function(spec.run)(context, arguments)
     if report is not None:
         _show(spec, arguments, context, _completed(context, report))
@@ -150,7 +149,8 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
     if not arguments.flag("json"):
         width = int(gdb.parameter("width") or _WIDTH)
         shown = spec.shown if limit is None else limit
-        _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width))
+        evidence = arguments.flag("evidence")
+        _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width, evidence=evidence))
         if report.bare:
             _write_beside("".join(render.remarks(report, width)))
         return

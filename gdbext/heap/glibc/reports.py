@@ -70,7 +70,7 @@ class ArenasReport:
     bins_bytes: int = line("in bins", Kind.BYTES)
     top_bytes: int = line("in top chunks", Kind.BYTES)
     trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
-    arenas: Tuple[ArenaRow, ...] = table("Arenas")
+    arenas: Tuple[ArenaRow, ...] = table("Arenas", alike=("address", "threads"))
     mmapped: MmappedTotals = table("Mmapped chunks")
 
 
@@ -296,7 +296,7 @@ class BinRow:
 
     arena: int = column("arena", Kind.ADDRESS)
     kind: str = column("kind")
-    index: int = column("bin", Kind.COUNT)
+    index: int = column("bin", Kind.NUMBER)
     count: int = column("chunks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
     smallest: Optional[int] = column("smallest", Kind.BYTES)
@@ -351,10 +351,10 @@ def _bin_row(heap: GlibcHeap, view: ArenaView, free_list: FreeList) -> BinRow:
 class CacheRow:
     """One class of one thread's cache."""
 
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
     address: int = column("tcache", Kind.ADDRESS)
-    index: int = column("class", Kind.COUNT)
+    index: int = column("class", Kind.NUMBER)
     size: int = column("chunk size", Kind.BYTES)
     counted: Optional[int] = column("counted", Kind.COUNT)
     count: int = column("chunks", Kind.COUNT)
@@ -365,9 +365,9 @@ class CacheRow:
 class ThreadCacheRow:
     """One thread's whole cache."""
 
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
-    lwp: Optional[int] = column("lwp", Kind.COUNT)
+    lwp: Optional[int] = column("lwp", Kind.NUMBER)
     address: int = column("tcache", Kind.ADDRESS)
     count: int = column("chunks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
