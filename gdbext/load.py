@@ -16,6 +16,7 @@ def _gdbext_load() -> None:
     if sys.version_info < (3, 9):
         raise RuntimeError("gdbext: gdb's Python is older than 3.9; use a gdb that embeds 3.9 or later")
     package = sys.modules.get("gdbext")
+    first = package is None
     if package is None:
         spec = importlib.util.spec_from_file_location(
             "gdbext", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -24,32 +25,15 @@ def _gdbext_load() -> None:
         package = importlib.util.module_from_spec(spec)
         sys.modules["gdbext"] = package
         spec.loader.exec_module(package)
-    from gdbext.bridge.register import register
+    from gdbext.bridge.register import greet, register
 
     register(folder)
-    if package is None:
-        _greet()
-
-
-def _greet() -> None:
-    """Say to a person what to type. gdb has no word for batch: there it asks nothing and pages nothing."""
-    import os
-
-    import gdb
-    from gdbext.bridge import dependencies, names
-
-    asks = any(gdb.parameter(name) for name in ("confirm", "height", "width"))
-    try:
-        person = asks and os.isatty(0) and os.isatty(1)
-    except OSError:  # closed
-        person = False
-    if person and not dependencies.find_missing():
-        lead = "gx " if "triage" in names.plain_owners else ""
-        gdb.write(f"gdbext: {lead}triage says what is wrong and where the memory is; gx commands lists the rest\n")
+    if first:
+        greet()
 
 
 try:
     _gdbext_load()
 finally:
-    del _gdbext_load, _greet
+    del _gdbext_load
     __doc__ = None  # type: ignore[assignment]

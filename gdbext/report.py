@@ -206,8 +206,8 @@ class Rows:
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
     :param row_type: the row's dataclass.
     :param total: how many there are, or None where only walking tells.
-    :param runs: the same rows as pairs of a row and how many follow it that are alike, itself included, for a source
-        that knows without making them all.
+    :param runs: the same rows as pairs of a row and how many are like it, itself included, for a source that knows
+        without making them all; returns None where too few are.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Rows:
         make: Callable[[], Iterable[Any]],
         row_type: type,
         total: Optional[int],
-        runs: Optional[Callable[[], Iterable[tuple[Any, int]]]] = None,
+        runs: Callable[[], Optional[Iterable[tuple[Any, int]]]] = lambda: None,
     ) -> None:
         self._make = make
         self.row_type = row_type

@@ -277,10 +277,9 @@ def target_text(target: Target, heaps: Sequence[Heap] = ()) -> str:
     if identity.pid is not None:
         parts.append(f"pid {identity.pid}")
     parts.append(count_text(len(target.threads), "thread"))
-    if identity.core is not None:
-        parts.append(os.path.basename(identity.core))
+    when = [os.path.basename(identity.core)] if identity.core is not None else []
     if identity.time is not None:
-        moment = datetime.fromtimestamp(identity.time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        parts.append(moment)
+        when.append(datetime.fromtimestamp(identity.time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
+    parts += [", ".join(when)] if when else []
     parts += [f"{heap.allocator}, {count_text(len(heap.arenas), 'arena')}" for heap in heaps]
     return " · ".join(parts)

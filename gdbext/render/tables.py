@@ -27,7 +27,8 @@ from gdbext.render.values import (
 from gdbext.report import Bar, Kind, Rows
 
 _GAP = 2  # between columns
-_LEAST = 8  # no text column is shortened below that
+_LEAST = 12  # no text column is shortened below that
+_WORD = 24  # a last column has room for words of so many
 _WRAPPED = 40  # in a last column as narrow as that, text that must not be cut still can be read
 _THREADS = 40  # no list of threads needs more
 _BATCH = 500  # rows that settle the widths, and that are formatted at once
@@ -72,7 +73,7 @@ class Column:
         if self.kind is Kind.THREADS and value is not None:
             return threads_within(value, min(width, _THREADS)) or "-"
         if isinstance(value, Bar):
-            return bar_text(value, min(width, _BAR))
+            return bar_text(value, _BAR)
         shown = value_text(value, self.kind, exact=exact)
         return shown if is_numeric(self.kind) else shorten(shown, width)
 
@@ -82,10 +83,16 @@ class Column:
 
     def natural(self, rows: Sequence[Any], width: int, exact: bool) -> int:
         """Return the characters that the cells would like to have."""
-        return _BAR if self.kind is Kind.BAR else max(len(self.cell(row, width, exact)) for row in rows)
+        return max(len(self.cell(row, width, exact)) for row in rows)
 
-    def least(self, rows: Sequence[Any]) -> int:
-        """Return the characters without which a cell would say nothing: one thread and how many more there are."""
+    def least(self, rows: Sequence[Any], last: bool) -> int:
+        """Return the characters without which a cell would say nothing: a thread and how many more there are; a word.
+
+        :param last: whether it is the last column, in which text is wrapped.
+        """
+        if self.kind is Kind.TEXT and last:
+            texts = (value_text(getattr(row, self.name), self.kind) for row in rows)
+            return min(max((len(word) for text in texts for word in text.split()), default=0), _WORD)
         if self.kind is not Kind.THREADS:
             return 0
         lists = (getattr(row, self.name) or () for row in rows)
@@ -156,7 +163,8 @@ def find_runs(
     :param alike: fields that may differ.
     """
     if isinstance(rows, Rows):
-        return None if rows.runs is None else (Run(row, length) for row, length in rows.runs())
+        known = rows.runs()
+        return None if known is None else (Run(row, length) for row, length in known)
     kept = [column for column in columns if column.name not in alike]
     threads = [column.name for column in columns if column.name in alike and column.kind is Kind.THREADS]
     runs: dict[tuple[str, ...], Run] = {}
@@ -234,7 +242,7 @@ class _Part:
 
 def _parts(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: int) -> list[_Part]:
     natural = [column.natural(batch, width, exact) for column in columns]
-    least = [column.least(batch) for column in columns]
+    least = [column.least(batch, column is columns[-1]) for column in columns]
     part = _fit(columns, natural, least, width)
     if _total(part.widths) <= width or len(columns) < 3:
         return [part]
@@ -317,7 +325,7 @@ def _shrunk(
     if columns[-1].whole:
         least[-1] = max(headers[-1], _WRAPPED)
     floors = [
-        size if is_numeric(column.kind) else min(size, narrow)
+        size if is_numeric(column.kind) or column.kind is Kind.BAR else min(size, narrow)
         for column, size, narrow in zip(columns, widths, least)
     ]
     while _total(result) > width:

@@ -207,8 +207,9 @@ class _Writer:
 
     def said_of_runs(self, columns: Sequence[Column], alike: Sequence[str]) -> Iterator[str]:
         """Iterate over the lines that say what a row with a number represents."""
-        apart = [column.label for column in columns if column.name in alike and column.kind is not Kind.THREADS]
-        said = f"×: rows that only differ in {' and '.join(apart)}, for example the one shown; --limit 0 shows each"
+        labels = [column.label for column in columns if column.name in alike and column.kind is not Kind.THREADS]
+        apart = [", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels
+        said = f"×: rows that differ in {' and '.join(apart)} alone, the first is shown (--limit 0 shows each)"
         yield from (self.style.paint(line, "dim") for line in self.wrapped(said))
 
     def rest(self, source: "_Stoppable", total: Optional[int]) -> Iterator[str]:

@@ -154,7 +154,7 @@ class HeapsReport:
     """``glibc heaps``."""
 
     heap_max: int = line("HEAP_MAX_SIZE", Kind.BYTES)
-    heaps: Tuple[HeapRow, ...] = table("Heaps")
+    heaps: Tuple[HeapRow, ...] = table("Heaps", alike=("arena", "address", "end"))
 
 
 def heaps(heap: GlibcHeap) -> Report:
@@ -355,7 +355,7 @@ class CacheRow:
     name: Optional[str] = column("name")
     address: int = column("tcache", Kind.ADDRESS)
     index: int = column("class", Kind.NUMBER)
-    size: int = column("chunk size", Kind.BYTES)
+    size: int = column("chunk size", Kind.COUNT)
     counted: Optional[int] = column("counted", Kind.COUNT)
     count: int = column("chunks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -380,7 +380,7 @@ class TcacheReport:
 
     blocks: int = line("cached chunks", Kind.COUNT)
     bytes: int = line("cached bytes", Kind.BYTES)
-    threads: Tuple[ThreadCacheRow, ...] = table("Caches")
+    threads: Tuple[ThreadCacheRow, ...] = table("Caches", alike=("number", "name", "lwp", "address"))
     classes: Tuple[CacheRow, ...] = table("Classes that are not empty")
 
 

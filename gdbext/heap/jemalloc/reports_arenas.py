@@ -107,8 +107,8 @@ class ArenasReport:
 
     totals: ArenaTotals = table("Totals")
     heaps: Sequence[HeapRow] = table(None)
-    arenas: Sequence[ArenaRow] = table("Arenas")
-    pages: Sequence[PageRow] = table("Pages of arenas", json=False)
+    arenas: Sequence[ArenaRow] = table("Arenas", alike=("index", "address", "threads"))
+    pages: Sequence[PageRow] = table("Pages of arenas", json=False, alike=("index",))
 
 
 @dataclass(frozen=True)

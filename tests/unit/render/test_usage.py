@@ -37,6 +37,7 @@ Options:
   --json[=FILE]             print JSON, or write it to FILE
   --limit N                 show N rows at most; 0 shows all
   --bytes                   print exact numbers of bytes
+  --evidence                show why the answer can be believed, check by check
   -h, --help                show this help
 
 Example:
