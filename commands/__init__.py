@@ -124,10 +124,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "triage",
         run="triage:examine",
         summary="One page: where the memory is, and what is wrong, worst first",
-        description="The findings, each with the bytes that it costs, the evidence for it and a remedy; the "
-        "heaps; then the memory ledger (its 25 largest owners; `rss` has all). A healthy target has no "
+        description="The verdict; why the process died, of a core; the findings, each with the bytes that it costs, "
+        "the evidence for it and a remedy; memory by owner (`rss` has every owner by itself); the commands that lead "
+        "on. Shares are of what costs memory: resident pages of a process, bytes in a core. A healthy target has no "
         "findings; small ones stay silent, see `show gx`. From the shell the exit status is 1 when there are "
-        "findings.\n\nINCOMPLETE on top means that memory was missing or that the command was stopped: silence "
+        "findings.\n\n`not complete` on top means that memory was missing or that the command was stopped: silence "
         "about the rest then proves nothing.",
         options=(Option("leaks", "flag", "judge leaks whatever it costs, and where roots are missing, too"),),
         example="triage --json=/tmp/triage.json",
@@ -137,10 +138,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "rss",
         run="rss:account",
         summary="The memory ledger: every byte of the process attributed to one owner",
-        description="Bytes are of address space: each mapping, and inside heaps each chunk, is attributed once. "
-        "`residual` is what the owners do not add up to, and is 0 unless something overlaps. On a live process "
-        "`resident` says how much of it is in RAM now, with the kernel's own count beside the sum; a core does "
-        "not know. `not in core` is what the target had mapped and is missing from the core.",
+        description="Each mapping, and inside heaps each chunk, is attributed once. On a live process `resident` says "
+        "how much of it is in RAM now, with the kernel's own count beside the sum; of a core, which does not know, `in "
+        "core` is what its file holds. Shares are of these; `mapped` is address space, `not in core` what the target "
+        "had mapped and is missing from the core. `residual` is what the owners do not add up to, and is 0 unless "
+        "something overlaps.",
         example="rss --bytes",
     ),
     CommandSpec(
@@ -328,8 +330,9 @@ COMMANDS: Sequence[CommandSpec] = (
         run="blocks:summarise",
         summary="All blocks of all allocators: used, cached, free, by arena and by size",
         description="Used, tcached and free partition all blocks: used includes mmapped blocks and excludes "
-        "tcached ones, free includes fastbins and top. All sizes are usable bytes. The sizes with most bytes "
-        "come first; `cumulative` is the share of a row and all above it.",
+        "tcached ones, free includes fastbins and top. All sizes are usable bytes, in powers of two: `sizes "
+        "from` 64 are 64 to 127 bytes; --exact has each size, with `cumulative`, the share of a row and all above it.",
+        options=(Option("exact", "flag", "each size by itself, not powers of two"),),
         example="blocks summary --limit 10",
     ),
     CommandSpec(

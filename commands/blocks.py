@@ -18,7 +18,7 @@ _RANGE = re.compile(r"\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-
 
 def summarise(context: Any, arguments: Any) -> Report:
     """Return all blocks by state, arena and size."""
-    return blocks.summary(context.heaps())
+    return blocks.summary(context.heaps(), arguments.flag("exact"))
 
 
 def list_blocks(context: Any, arguments: Any) -> Report:

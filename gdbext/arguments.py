@@ -60,6 +60,7 @@ COMMON_OPTIONS: Sequence[Option] = (
     Option("limit", "int", "show N rows at most; 0 shows all", metavar="N"),
     Option("bytes", "flag", "print exact numbers of bytes"),
     Option("color", "choice", "when to colour text", ("auto", "always", "never"), "auto", "WHEN"),
+    Option("evidence", "flag", "show why the answer can be believed, check by check"),
     Option("help", "flag", "show this help", short="h"),
 )
 

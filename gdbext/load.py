@@ -1,7 +1,8 @@
 """What gdb sources: ``source …/gdbext/load.py`` loads the package from this folder and registers it.
 
 gdb runs a sourced file inside ``__main__``, which belongs to the user: nothing is left there, and
-``sys.path`` stays as it was. Sourcing twice does nothing the second time.
+``sys.path`` stays as it was. Sourcing twice does nothing the second time. One line says what to type, where a person
+can read it.
 """
 
 
@@ -15,6 +16,7 @@ def _gdbext_load() -> None:
     if sys.version_info < (3, 9):
         raise RuntimeError("gdbext: gdb's Python is older than 3.9; use a gdb that embeds 3.9 or later")
     package = sys.modules.get("gdbext")
+    first = package is None
     if package is None:
         spec = importlib.util.spec_from_file_location(
             "gdbext", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -23,9 +25,11 @@ def _gdbext_load() -> None:
         package = importlib.util.module_from_spec(spec)
         sys.modules["gdbext"] = package
         spec.loader.exec_module(package)
-    from gdbext.bridge.register import register
+    from gdbext.bridge.register import greet, register
 
     register(folder)
+    if first:
+        greet()
 
 
 try:

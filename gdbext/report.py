@@ -1,8 +1,8 @@
 """What an analysis returns: frozen dataclasses whose fields say how they are shown.
 
 A field declared with :func:`column` is one column of a table and one key of the JSON object; one
-declared with :func:`table` holds rows; one declared with :func:`line` is a single figure. The
-renderer (``gdbext.render``) reads these declarations and knows nothing else.
+declared with :func:`table` holds rows; one declared with :func:`line` is a single figure; :func:`headline` and
+:func:`passage` are for people alone. The renderer (``gdbext.render``) reads these declarations and knows nothing else.
 """
 
 from __future__ import annotations
@@ -19,12 +19,37 @@ class Kind(Enum):
 
     ADDRESS = "address"  # int; 0x… in both
     BYTES = "bytes"  # int; human in text, exact with --bytes and in JSON
-    COUNT = "count"  # int
+    COUNT = "count"  # int; thousands set apart in text
+    NUMBER = "number"  # int that names something (a thread, an index, a size class): its digits as they are
     SHARE = "share"  # float 0..1; per cent in text
     TEXT = "text"  # str
     FLAG = "flag"  # bool; yes/no in text
     THREADS = "threads"  # tuple of ThreadRef
     OBJECT = "object"  # nested report dataclass, or a list of plain values; JSON as it is
+    BAR = "bar"  # Bar; text only
+
+
+class Memory(Enum):
+    """What memory is for: decides the colour of its bar."""
+
+    USED = "used"
+    FREE = "free"
+    OVERHEAD = "overhead"
+    STACK = "stack"
+    FILE = "file"
+    ANONYMOUS = "anonymous"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A share as a bar.
+
+    :param share: 0 to 1; None draws nothing.
+    """
+
+    share: Optional[float]
+    memory: Memory = Memory.USED
 
 
 @dataclass(frozen=True)
@@ -34,13 +59,15 @@ class Show:
     :param label: header in text; None keeps it out of the text.
     :param json: False keeps it out of the JSON.
     :param whole: whether text of a column never gives way to others: names that only their ends tell apart.
+    :param alike: of a table: fields in which rows may differ that are equal otherwise, and share one line of text.
     """
 
-    role: str  # "column", "table", "line"
+    role: str  # "column", "table", "line", "headline", "passage"
     label: Optional[str]
     kind: Kind = Kind.TEXT
     json: bool = True
     whole: bool = False
+    alike: tuple[str, ...] = ()
 
 
 def _show(show: Show, default: Any) -> Any:
@@ -73,10 +100,28 @@ def line(
 
 
 def table(
-    title: Optional[str], *, json: bool = True, default: Any = dataclasses.MISSING
+    title: Optional[str],
+    *,
+    json: bool = True,
+    alike: Sequence[str] = (),
+    default: Any = dataclasses.MISSING,
 ) -> Any:
-    """Declare a dataclass field that holds rows: a sequence of row dataclasses, or :class:`Rows`."""
-    return _show(Show("table", title, Kind.OBJECT, json), default)
+    """Declare a dataclass field that holds rows: a sequence of row dataclasses, or :class:`Rows`.
+
+    :param title: "" for a table that speaks for itself.
+    :param alike: fields that do not keep rows apart: where all other cells are equal, the text shows one row for them.
+    """
+    return _show(Show("table", title, Kind.OBJECT, json, alike=tuple(alike)), default)
+
+
+def headline(*, default: Any = dataclasses.MISSING) -> Any:
+    """Declare a dataclass field with a sentence that stands alone: what is examined, or the verdict. Not in JSON."""
+    return _show(Show("headline", "", json=False), default)
+
+
+def passage(label: str, *, default: Any = dataclasses.MISSING) -> Any:
+    """Declare a dataclass field with lines of text behind a label; nothing is shown of none. Not in JSON."""
+    return _show(Show("passage", label, json=False), default)
 
 
 @dataclass(frozen=True)
@@ -165,16 +210,25 @@ class Rows:
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
     :param row_type: the row's dataclass.
     :param total: how many there are, or None where only walking tells.
-    :param reads: how many of the first may read the target while they are made, None for all; 0 where what they are made
-        of is at hand.
+    :param runs: the same rows as pairs of a row and how many are like it, itself included, for a source that knows
+        without making them all; returns None where too few are.
+    :param reads: how many of the first may read the target while they are made, None for all; 0 where what they are
+        made of is at hand.
     """
 
     def __init__(
-        self, make: Callable[[], Iterable[Any]], row_type: type, total: Optional[int], *, reads: Optional[int] = None
+        self,
+        make: Callable[[], Iterable[Any]],
+        row_type: type,
+        total: Optional[int],
+        runs: Callable[[], Optional[Iterable[tuple[Any, int]]]] = lambda: None,
+        *,
+        reads: Optional[int] = None,
     ) -> None:
         self._make = make
         self.row_type = row_type
         self.total = total
+        self.runs = runs
         self.reads = reads
         self.interrupted = False  # whether some are missing because the user has stopped it
         self.check: Callable[[], None] = lambda: None  # called before each row; what it raises ends them
@@ -210,6 +264,7 @@ class Report:
     :param complete: False when the walk was interrupted, out of time or met absent memory.
     :param notes: lines for the text rendering only.
     :param bare: the text is the cells of its tables' rows and nothing else, for pipes; all of them without a limit.
+    :param next: commands that lead on, as they are typed; text only.
     """
 
     data: Any
@@ -219,6 +274,7 @@ class Report:
     notes: Sequence[str] = ()
     findings: bool = False
     bare: bool = False
+    next: Sequence[str] = ()
 
 
 class Status(IntEnum):

@@ -1,4 +1,4 @@
-"""Numbers inside sentences of findings, problems and hints; tables are formatted by ``gdbext.render``."""
+"""Sizes, counts and shares in words: one style for sentences of findings and for cells of tables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size_text(size: int) -> str:
-    """Return bytes with the largest fitting unit; round figures without a decimal."""
+    """Return bytes with the largest fitting unit, in three digits and more; round figures without a decimal."""
     value, unit = float(size), "B"
     for larger in _UNITS:
-        if abs(value) < 1023.95:
+        if abs(value) < 1023.5:
             break
         value, unit = value / 1024, larger
-    digits = f"{value:.1f}"
+    digits = f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
     return f"{digits[:-2] if digits.endswith('.0') else digits} {unit}"
 
 
@@ -24,10 +24,17 @@ def grouped(number: int) -> str:
 
 
 def count_text(count: int, noun: str, plural: Optional[str] = None) -> str:
-    """Return "1 run", "2 runs"."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    """Return "1 run", "2 runs", "20 000 runs"."""
+    return f"{grouped(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
 def share_text(part: int, whole: int) -> str:
     """Return a part as per cent of the whole, or "?" of nothing."""
-    return f"{100 * part / whole:.0f} %" if whole else "?"
+    return per_cent(part / whole) if whole else "?"
+
+
+def per_cent(share: float) -> str:
+    """Return a share as per cent: below 10 with a decimal, unless it is round."""
+    value = 100 * share
+    digits = f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
+    return f"{digits[:-2] if digits.endswith('.0') else digits} %"

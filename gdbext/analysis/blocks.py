@@ -18,7 +18,7 @@ from gdbext.heap.model import CACHED_STATES, FREE_STATES, U8, U64, USED_STATES, 
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.kernels import SKIPPED, count_values
 from gdbext.memory.intervals import I64, slices
-from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
+from gdbext.report import Bar, Kind, Report, Rows, ThreadRef, column, line, table
 
 _SIZES_AT_ONCE = 1 << 17
 
@@ -87,27 +87,57 @@ class SizeRow:
 
 
 @dataclass(frozen=True)
+class PowerRow:
+    """All blocks whose usable size is in one power of two.
+
+    :param from_size: smallest such size; sizes below twice that are in the row.
+    :param bytes: of all its blocks, used or not.
+    :param share: of all blocks' bytes.
+    """
+
+    from_size: int = column("sizes from", Kind.COUNT)
+    bytes: int = column("bytes", Kind.BYTES)
+    bar: Bar = column("share", Kind.BAR, json=False)
+    share: Optional[float] = column("", Kind.SHARE, json=False)
+    used_blocks: int = column("used blocks", Kind.COUNT)
+    used_bytes: int = column("used", Kind.BYTES)
+    tcache_blocks: Optional[int] = column("tcached blocks", Kind.COUNT)
+    free_blocks: int = column("free blocks", Kind.COUNT)
+    free_bytes: int = column("free", Kind.BYTES)
+
+
+@dataclass(frozen=True)
 class Summary:
     """What ``blocks summary`` answers; sizes are ordered by the bytes in blocks of that size."""
 
     totals: Totals = line(None, Kind.OBJECT)
     classes: Sequence[ClassRow] = table("All blocks", json=False)
-    arenas: Sequence[ArenaRow] = table("By arena")
+    arenas: Sequence[ArenaRow] = table("By arena", alike=("address", "threads"))
+    by_power: Sequence[PowerRow] = table("By size, in powers of two, most bytes first (--exact: each size)")
+    by_size: Rows = table(None)
+
+
+@dataclass(frozen=True)
+class ExactSummary(Summary):
+    """As :class:`Summary`, the text with exact sizes."""
+
+    by_power: Sequence[PowerRow] = table(None)
     by_size: Rows = table("By size, most bytes first")
 
 
-def summary(heaps: Sequence[Heap]) -> Report:
+def summary(heaps: Sequence[Heap], exact: bool = False) -> Report:
     """Sum up the blocks of all heaps: totals, by arena, by size.
 
+    :param exact: text has each size instead of powers of two; JSON has both.
     :raises NoHeapError: when there is no heap.
     """
     require_heaps(heaps)
     tallies = [tally(heap) for heap in heaps]
     totals = _totals(heaps, tallies)
-    sizes = _by_size(heaps)
+    powers, sizes = _by_size(heaps)
     row_type = ArenaRow if all(heap.allocator == heap.family for heap in heaps) else NamedArenaRow
     arenas = [row for heap, counts in zip(heaps, tallies) for row in _arena_rows(heap, counts, row_type)]
-    data = Summary(totals, _classes(totals), arenas, sizes)
+    data = (ExactSummary if exact else Summary)(totals, _classes(totals), arenas, powers, sizes)
     return report_on(heaps, data)
 
 
@@ -166,7 +196,7 @@ def _group_of_state() -> U8:
     return groups
 
 
-def _by_size(heaps: Sequence[Heap]) -> Rows:
+def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows]:
     parts = [_size_counts(heap, part) for heap in heaps for part in slices(len(heap.blocks), _SIZES_AT_ONCE)]
     sizes = np.unique(np.concatenate([np.empty(0, np.uint64), *(values for values, _ in parts)]))
     counts = np.zeros((len(sizes), len(_GROUPS)), np.int64)
@@ -176,7 +206,28 @@ def _by_size(heaps: Sequence[Heap]) -> Rows:
     order = np.argsort(-weight, kind="stable")
     sizes, counts, weight = sizes[order], counts[order], weight[order]
     known = _caches_known(heaps)
-    return Rows(lambda: _size_rows(sizes, counts, weight, known), SizeRow, len(sizes), reads=0)
+    return _power_rows(sizes, counts, known), Rows(
+        lambda: _size_rows(sizes, counts, weight, known), SizeRow, len(sizes), reads=0
+    )
+
+
+def _power_rows(sizes: U64, counts: I64, caches_known: bool) -> Sequence[PowerRow]:
+    """Return what sizes of one power of two have in common, most bytes first."""
+    power = np.array([max(size.bit_length() - 1, 0) for size in sizes.tolist()], np.int64)
+    rows: List[PowerRow] = []
+    whole = int((sizes.astype(np.float64) * counts.sum(axis=1)).sum())
+    for each in np.unique(power).tolist():
+        mine = power == each
+        used, cached, free = counts[mine].sum(axis=0).tolist()
+        used_bytes, cached_bytes, free_bytes = (
+            sum(size * count for size, count in zip(sizes[mine].tolist(), counts[mine, group].tolist()))
+            for group in range(len(_GROUPS))
+        )
+        every = used_bytes + cached_bytes + free_bytes
+        share = every / whole if whole else None
+        told = cached if caches_known else None
+        rows.append(PowerRow(1 << each, every, Bar(share), share, used, used_bytes, told, free, free_bytes))
+    return sorted(rows, key=lambda row: -row.bytes)
 
 
 def _size_counts(heap: Heap, part: slice) -> Tuple[U64, I64]:

@@ -59,7 +59,7 @@ class Element:
 class ElementRow:
     """One element; each field has a column of its own besides."""
 
-    index: int = column("index", Kind.COUNT)
+    index: int = column("index", Kind.NUMBER)
     table: int = column(None, Kind.COUNT)
     address: int = column("address", Kind.ADDRESS)
     fields: Any = column(None, Kind.OBJECT)

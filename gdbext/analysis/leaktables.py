@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gdbext.report import Kind, Rows, column
 _HINTS = 1000  # rows of a list whose contents are looked at
 _AT_ONCE = 4096  # rows made at once
 _SIZES_AT_ONCE = 1 << 22
+_ALIKE = 3  # leak roots that are worth one line
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,10 @@ class Tables:
     def leak_roots(self, most: Optional[int] = None) -> Rows:
         """Return the leak roots, those that keep most bytes first; None: all of them."""
         number = len(self.groups.roots[:most])
-        return Rows(lambda: islice(self._leak_root_rows(), most), LeakRootRow, number, reads=_HINTS)
+        def rows() -> Iterator[LeakRootRow]:
+            return islice(self._leak_root_rows(), most)
+
+        return Rows(rows, LeakRootRow, number, self._leak_root_runs, reads=_HINTS)
 
     def leaked(self) -> Rows:
         """Return every leaked block, in address order."""
@@ -157,8 +161,26 @@ class Tables:
         rows = sorted(self._type_rows(self.types), key=lambda row: (-row.kept_bytes, -row.bytes, row.type))
         return Rows(lambda: rows, TypeRow, len(rows), reads=0)
 
-    def _leak_root_rows(self) -> Iterator[LeakRootRow]:
-        groups, order = self.groups, self.groups.by_kept
+    def _leak_root_runs(self) -> Optional[Iterable[Tuple[LeakRootRow, int]]]:
+        """Return leak roots of one size and type that keep as much, each with their number; None where all differ."""
+        groups = self.groups
+        rows = groups.rows[groups.roots]
+        code = np.zeros(len(rows), np.int64) if self.types is None else self.types.code[rows].astype(np.int64)
+        size, blocks, kept = (
+            each.astype(np.int64) for each in (self.reach.size[rows], groups.kept_blocks, groups.kept_bytes)
+        )
+        keys = np.stack((code, groups.cycle, size, blocks, -kept))
+        order = np.lexsort(keys)  # of equals the lowest address is first
+        differs = np.any(np.diff(keys[:, order]) != 0, axis=0)
+        starts = np.concatenate((np.zeros(min(len(order), 1), np.int64), np.flatnonzero(differs) + 1))
+        lengths = np.diff(np.append(starts, len(order)))
+        if not np.any(lengths >= _ALIKE):
+            return None
+        return zip(self._leak_root_rows(order[starts]), lengths.tolist())
+
+    def _leak_root_rows(self, order: Optional[I64] = None) -> Iterator[LeakRootRow]:
+        groups = self.groups
+        order = groups.by_kept if order is None else order
         hint = Hints(self.reach)
         for part in slices(len(order), _AT_ONCE):
             at = order[part]

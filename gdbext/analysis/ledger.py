@@ -19,7 +19,7 @@ from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex
 from gdbext.memory.intervals import Coverage, bytes_of, subtract, unite
-from gdbext.report import Kind, Problem, Report, column, line, table
+from gdbext.report import Bar, Kind, Memory, Problem, Report, column, line, table
 from gdbext.target import Module, Target
 from gdbext.wording import count_text, size_text
 
@@ -29,6 +29,11 @@ MAIN_STACK = "main thread stack"
 STACKS = "thread stacks"
 ANONYMOUS = "anonymous rest"
 
+FREE_PARTS = (
+    "bins", "top", "heap slack", "free regions", "dirty", "muzzy", "cache of small extents", "huge pages (free)",
+)  # fmt: skip
+
+_RETAINED = " retained"  # address space that jemalloc keeps, without pages
 _CLASHES_TOLD = 5
 _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
 
@@ -37,15 +42,19 @@ _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a s
 class Entry:
     """One owner of memory.
 
+    :param resident: bytes in RAM; None when unknown.
+    :param in_core: bytes whose contents the core has; None for a process.
+    :param share: of all that costs memory, see :func:`cost_of`.
     :param bytes: of address space.
-    :param resident: of them in RAM; None when unknown.
     :param not_in_core: of them mapped in the target and absent from the core; None for a process.
     """
 
     owner: str = column("owner")
-    bytes: int = column("bytes", Kind.BYTES)
-    share: Optional[float] = column("share", Kind.SHARE, json=False)
     resident: Optional[int] = column(None, Kind.BYTES)
+    in_core: Optional[int] = column(None, Kind.BYTES)
+    bar: Bar = column("share", Kind.BAR, json=False)
+    share: Optional[float] = column("", Kind.SHARE, json=False)
+    bytes: int = column("mapped", Kind.BYTES)
     not_in_core: Optional[int] = column(None, Kind.BYTES)
 
 
@@ -57,10 +66,46 @@ class LiveEntry(Entry):
 
 
 @dataclass(frozen=True)
-class PartialEntry(Entry):
-    """As :class:`Entry`, of a core that lacks memory."""
+class CoreEntry(Entry):
+    """As :class:`Entry`, of a core."""
+
+    in_core: Optional[int] = column("in core", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class PartialEntry(CoreEntry):
+    """As :class:`CoreEntry`, where memory is missing."""
 
     not_in_core: Optional[int] = column("not in core", Kind.BYTES)
+
+
+def cost_of(entry: Entry) -> int:
+    """Return the bytes of an owner that cost memory: in RAM; else in the core; else all that are more than reserved."""
+    if entry.resident is not None:
+        return entry.resident
+    if is_reserve(entry.owner):
+        return 0
+    return entry.bytes if entry.in_core is None else entry.in_core
+
+
+def is_reserve(owner: str) -> bool:
+    """Return whether an owner's memory is address space alone."""
+    return owner in (RESERVED, GUARDS) or owner.endswith(_RETAINED)
+
+
+def memory_of(owner: str) -> Memory:
+    """Return what an owner's memory is for."""
+    if owner[:1] in "/[" or owner.endswith("(bss)") or ":" in owner:
+        return Memory.FILE
+    if is_reserve(owner):
+        return Memory.RESERVED
+    if owner in (STACKS, MAIN_STACK):
+        return Memory.STACK
+    if owner == ANONYMOUS:
+        return Memory.ANONYMOUS
+    if owner.endswith(" in use"):
+        return Memory.USED
+    return Memory.FREE if owner.endswith(FREE_PARTS) else Memory.OVERHEAD
 
 
 @dataclass(frozen=True)
@@ -125,7 +170,8 @@ def ledger(
     mapped = coverage_of(regions)
     charges = [charge for heap in heaps for charge in heap.charges]
     union = unite([(charge.starts, charge.ends) for charge in charges])
-    gauge = _Gauge(residency, coverage_of([r for r in regions if r.source == "absent"]), target.live)
+    absent, present = ([r for r in regions if r.source == source] for source in ("absent", "memory"))
+    gauge = _Gauge(residency, coverage_of(absent), coverage_of(present), target.live)
     sums: Dict[str, _Sum] = {}
     for charge in charges:
         gauge.add(sums, charge.owner, charge.starts, charge.ends)
@@ -163,14 +209,16 @@ class _Sum:
     bytes: int = 0
     resident: int = 0
     absent: int = 0
+    in_core: int = 0
 
 
 @dataclass(frozen=True)
 class _Gauge:
-    """Measures intervals against what is in RAM and what the core lacks."""
+    """Measures intervals against what is in RAM, or what the core has."""
 
     residency: Optional[Residency]
     absent: Coverage
+    present: Coverage
     live: bool
 
     def add(self, sums: Dict[str, _Sum], owner: str, starts: U64, ends: U64) -> None:
@@ -181,29 +229,41 @@ class _Gauge:
             account.resident += self.residency.resident(starts, ends)
         if self.absent.bytes:
             account.absent += self.absent.within(starts, ends)
+        if not self.live:
+            account.in_core += self.present.within(starts, ends)
 
     @property
     def row_type(self) -> Type[Entry]:
         """The row that shows what is known."""
         if self.residency is not None:
             return LiveEntry
-        return PartialEntry if self.absent.bytes and not self.live else Entry
+        if self.live:
+            return Entry
+        return PartialEntry if self.absent.bytes else CoreEntry
+
+
+def _entry(owner: str, account: _Sum, gauge: _Gauge) -> Entry:
+    return gauge.row_type(
+        owner,
+        account.resident if gauge.residency is not None else None,
+        None if gauge.live else account.in_core,
+        Bar(None, memory_of(owner)),
+        None,
+        account.bytes,
+        None if gauge.live else account.absent,
+    )
+
+
+def _with_share(entry: Entry, whole: int) -> Entry:
+    share = cost_of(entry) / whole if whole else None
+    return replace(entry, bar=replace(entry.bar, share=share), share=share)
 
 
 def _ledger(sums: Mapping[str, _Sum], total: int, gauge: _Gauge) -> Ledger:
-    known = gauge.residency is not None
-    entries = [
-        gauge.row_type(
-            owner,
-            account.bytes,
-            account.bytes / total if total else None,
-            account.resident if known else None,
-            None if gauge.live else account.absent,
-        )
-        for owner, account in sums.items()
-        if account.bytes
-    ]
-    entries.sort(key=lambda entry: (entry.owner == RESERVED, -(entry.resident or 0), -entry.bytes))
+    entries = [_entry(owner, account, gauge) for owner, account in sums.items() if account.bytes]
+    whole = sum(map(cost_of, entries))
+    entries = [_with_share(entry, whole) for entry in entries]
+    entries.sort(key=lambda entry: (entry.owner == RESERVED, -cost_of(entry), -entry.bytes))
     residual = total - sum(entry.bytes for entry in entries)
     if gauge.residency is None:
         return Ledger(entries, total, residual)

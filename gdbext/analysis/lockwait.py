@@ -74,8 +74,8 @@ class ThreadRow:
     :param because: why it is believed, for JSON and ``--why``.
     """
 
-    number: int = column("thread", Kind.COUNT)
-    lwp: Optional[int] = column("lwp", Kind.COUNT)
+    number: int = column("thread", Kind.NUMBER)
+    lwp: Optional[int] = column("lwp", Kind.NUMBER)
     tid: Optional[int] = column(None, Kind.COUNT)
     name: Optional[str] = column("name")
     state: str = column("state")
@@ -124,7 +124,7 @@ class ConvoyRow:
     """Threads held up by one, as JSON has it."""
 
     lock: Optional[int] = column("lock", Kind.ADDRESS)
-    holder: Optional[int] = column("root", Kind.COUNT)
+    holder: Optional[int] = column("root", Kind.NUMBER)
     waiters: Sequence[int] = column(None, Kind.OBJECT)
     count: int = column("threads held up", Kind.COUNT)
     guessed: bool = column("by mention", Kind.FLAG)
@@ -139,7 +139,7 @@ class LockWaits:
     findings: Sequence[Finding] = table("Findings")
     sentences: Sequence[str] = table(None)
     told: Sequence[str] = table("Who waits for whom", json=False)
-    threads: Sequence[ThreadRow] = table("Threads")
+    threads: Sequence[ThreadRow] = table("Threads", alike=("number", "lwp", "name"))
     locks: Sequence[LockRow] = table("Locks")
     cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
     convoys: Sequence[ConvoyRow] = table(None)

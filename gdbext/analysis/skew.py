@@ -15,7 +15,7 @@ from gdbext.analysis.tablekeys import Entries
 from gdbext.analysis.tables import TableRow, Walked, is_complete, notes_of, problems_of, table_row
 from gdbext.analysis.tableverdicts import BinRow, Judged, Limits, Verdict, findings_of, judge, limits, shares
 from gdbext.errors import UsageError
-from gdbext.report import Confidence, Finding, Kind, Report, Settings, Severity, column, line, table
+from gdbext.report import Bar, Confidence, Finding, Kind, Report, Settings, Severity, column, line, table
 from gdbext.structures.model import BinOf, BinsWalk, Group, ListHead, ProbeTable, Table, TreeRoot
 from gdbext.structures.opening import Structure
 from gdbext.structures.probes import ProbeWalk
@@ -23,7 +23,6 @@ from gdbext.structures.resolve import Opened
 from gdbext.target import Target
 from gdbext.wording import grouped
 
-_BAR = 40
 _TOLD = 4  # tables with the same verdict that are explained each
 _ALARM = 1000  # entries in one bin from which a finding is critical
 
@@ -74,7 +73,7 @@ class HistogramRow:
     bins_share: Optional[float] = column("of bins", Kind.SHARE)
     entries: int = column("entries", Kind.COUNT)
     entries_share: Optional[float] = column("of entries", Kind.SHARE)
-    bar: str = column("")
+    bar: Bar = column("", Kind.BAR, json=False)
 
 
 @dataclass(frozen=True)
@@ -286,7 +285,7 @@ def _histogram_rows(histogram: Sequence[Tuple[int, int]]) -> List[HistogramRow]:
             number / bins if bins else None,
             inside,
             inside / entries if entries else None,
-            "#" * max(round(_BAR * number / most), 1),
+            Bar(number / most),
         )
         for first, last, number, inside in rows
     ]

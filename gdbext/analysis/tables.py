@@ -236,14 +236,14 @@ class TableRow:
     :param end: chains by the reason of their end; empty bins end with ``null`` (``head``, ``count``).
     """
 
-    index: int = column("table", Kind.COUNT)
+    index: int = column("table", Kind.NUMBER)
     address: int = column("address", Kind.ADDRESS)
     bins: Optional[int] = column("bins", Kind.COUNT)
     entries: Optional[int] = column("counted", Kind.COUNT)
     walked: int = column("entries", Kind.COUNT)
     nonempty: Optional[int] = column("not empty", Kind.COUNT)
     max_len: int = column("longest", Kind.COUNT)
-    max_bin: Optional[int] = column("in bin", Kind.COUNT)
+    max_bin: Optional[int] = column("in bin", Kind.NUMBER)
     end: Mapping[str, int] = column("ends", Kind.OBJECT)
 
 

@@ -100,7 +100,7 @@ class BinRow:
     """
 
     table: int = column("table", Kind.COUNT)
-    bin: int = column("bin", Kind.COUNT)
+    bin: int = column("bin", Kind.NUMBER)
     len: int = column("length", Kind.COUNT)
     distinct_hashes: Optional[int] = column("distinct hashes", Kind.COUNT)
     distinct_keys: Optional[int] = column("distinct keys", Kind.COUNT)

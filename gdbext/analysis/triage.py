@@ -1,16 +1,17 @@
-"""One page: the findings, worst first, and the memory ledger."""
+"""One page: the verdict, why it died, the findings, worst first, memory by owner, and the commands that lead on."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.death import Death
 from gdbext.analysis.fragmentation import find_fragmentation
-from gdbext.analysis.ledger import Ledger, ledger, notes_on
+from gdbext.analysis.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
 from gdbext.analysis.missing import Unexamined, find_gap, is_whole
-from gdbext.analysis.quiet import quiet
+from gdbext.analysis.owners import OwnerRow, owner_rows
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
@@ -25,14 +26,32 @@ from gdbext.report import (
     Settings,
     Severity,
     column,
+    headline,
     line,
+    passage,
     table,
 )
 from gdbext.target import Target
-from gdbext.wording import count_text
+from gdbext.wording import count_text, size_text
 
 _PLACES = 5
 _LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
+_LARGE_REST = 0.2  # a share of memory without a known owner that wants a word
+_NEXT = 2
+_LEADS_ON = {
+    "corruption": ("glibc check",),
+    "leak": ("blocks leaks", "blocks retained"),
+    "fragmentation": ("glibc trim", "blocks summary"),
+    "shrink-realloc": ("glibc trim", "blocks summary"),
+    "arena-proliferation": ("glibc arenas", "glibc trim"),
+    "decay-stalled": ("gx jemalloc decay",),
+    **dict.fromkeys(("deadlock", "self-deadlock", "lost-owner", "convoy", "spin-convoy"), ("lockwait",)),
+}
+_OF_JEMALLOC = {
+    "corruption": ("gx jemalloc check",),
+    "fragmentation": ("gx jemalloc bins", "blocks summary"),
+    "shrink-realloc": ("gx jemalloc extents",),
+}
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -57,21 +76,14 @@ class Triage:
     :param ledger: the same object as ``rss``'s data.
     """
 
-    target: str = line("target", json=False)
-    verdict: str = line("verdict", json=False)
-    died_text: str = line("died", json=False)
-    died_in: str = line("in", json=False)
-    died: Optional[Death] = line(None, Kind.OBJECT)
-    findings: Sequence[Finding] = table("Findings")
-    heaps: Sequence[HeapRow] = table("Heaps")
-    ledger: Optional[Ledger] = table("Ledger", default=None)
-
-
-@dataclass(frozen=True)
-class HealthyTriage(Triage):
-    """As :class:`Triage`, without a finding."""
-
-    findings: Sequence[Finding] = table(None)
+    target: str = headline()
+    verdict: str = headline()
+    death: Sequence[str] = passage("died")
+    findings: Sequence[Finding] = table("")
+    memory: Sequence[OwnerRow] = table("", json=False)
+    died: Optional[Death] = line(None, Kind.OBJECT, default=None)
+    heaps: Sequence[HeapRow] = table(None, default=())
+    ledger: Optional[Ledger] = table(None, default=None)
 
 
 @dataclass(frozen=True)
@@ -124,32 +136,49 @@ def triage(
     of_heaps = [finding for heap in heaps for finding in _findings(heap, target, limits, residency)]
     found = ranked([*of_heaps, *beyond.findings])
     account, problems = ledger(target, heaps, residency)
-    page = _without_death(Triage if found else HealthyTriage, died)
-    rows = [_heap_row(heap) for heap in heaps]
+    page = Triage(
+        target_text(target, heaps),
+        _verdict(target, heaps, len(found), beyond.unexamined),
+        [] if died is None else [died.summary, *([died.trail] if died.trail else ())],
+        found,
+        owner_rows(account, [heap.allocator for heap in heaps], _remarks(heaps, found, account)),
+        died,
+        [_heap_row(heap) for heap in heaps],
+        account,
+    )
     return Report(
-        page(
-            target_text(target),
-            _verdict(target, heaps, len(found), beyond.unexamined),
-            died.summary if died else "",
-            died.trail if died else "",
-            died,
-            found,
-            rows,
-            account,
-        ),
+        page,
         evidence=[*evidence_of(heaps), *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *problems, *(one.problem for one in beyond.unexamined)],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
-        notes=[*notes_on(heaps, known), *beyond.notes],
+        notes=[*notes_on(heaps, known if target.live else Knowledge(unknown="")), *beyond.notes],
         findings=bool(found),
+        next=leads_on(found, heaps),
     )
 
 
-def _without_death(page: type, died: Optional[Death]) -> Type[Triage]:
-    """Return the page without the lines that would be empty."""
-    missing = ("died_text", "died_in") if died is None else () if died.frames else ("died_in",)
-    kept: Type[Triage] = quiet(page, missing)
-    return kept
+def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap]) -> Sequence[str]:
+    """Return the commands that lead on from a page, those of the worst finding first."""
+    glibc = any(heap.family == "glibc" for heap in heaps)
+    usual: Sequence[str] = ("rss", "blocks retained") if heaps else ("rss",)
+    chosen: Dict[str, None] = {}
+    for finding in findings:
+        of_kind = _LEADS_ON if glibc else {**_LEADS_ON, **_OF_JEMALLOC}
+        chosen.update(dict.fromkeys(of_kind.get(finding.kind, ())))
+    return list({**chosen, **dict.fromkeys(usual)})[:_NEXT]
+
+
+def _remarks(heaps: Sequence[Heap], findings: Sequence[Finding], account: Ledger) -> Mapping[str, str]:
+    """Return what there is to say of rows of memory by owner."""
+    remarks: Dict[str, str] = {}
+    leaked = sum(finding.bytes or 0 for finding in findings if finding.kind == "leak")
+    if leaked and len(heaps) == 1:
+        remarks[f"{heaps[0].allocator} in use"] = f"{size_text(leaked)} of it leaked"
+    whole = sum(map(cost_of, account.entries))
+    rest = sum(cost_of(entry) for entry in account.entries if entry.owner == ANONYMOUS)
+    if rest > _LARGE_REST * whole:
+        remarks[ANONYMOUS] = "of no allocator that is known: a pool of the program's own, a JIT's code, plain mmap"
+    return remarks
 
 
 def _verdict(target: Target, heaps: Sequence[Heap], found: int, unexamined: Sequence[Unexamined]) -> str:
@@ -237,15 +266,16 @@ def _heap_row(heap: Heap) -> HeapRow:
     )
 
 
-def target_text(target: Target) -> str:
-    """Return what is being looked at in one line."""
+def target_text(target: Target, heaps: Sequence[Heap] = ()) -> str:
+    """Return what is examined in one line."""
     identity = target.identity
-    parts = [identity.exe or "unknown program"]
+    parts = [os.path.basename(identity.exe) if identity.exe else "unknown program"]
     if identity.pid is not None:
         parts.append(f"pid {identity.pid}")
     parts.append(count_text(len(target.threads), "thread"))
-    if identity.core is not None:
-        parts.append(f"core {identity.core}")
+    when = [os.path.basename(identity.core)] if identity.core is not None else []
     if identity.time is not None:
-        parts.append(datetime.fromtimestamp(identity.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"))
-    return ", ".join(parts)
+        when.append(datetime.fromtimestamp(identity.time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
+    parts += [", ".join(when)] if when else []
+    parts += [f"{heap.allocator}, {count_text(len(heap.arenas), 'arena')}" for heap in heaps]
+    return " · ".join(parts)

@@ -170,8 +170,9 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
     if not arguments.flag("json"):
         width = int(gdb.parameter("width") or _WIDTH)
         shown = spec.shown if limit is None else limit
-        color = _wants_color(arguments.value("color"))
-        _write(render.text(report, exact=arguments.flag("bytes"), limit=shown, width=width, color=color))
+        color, evidence = _wants_color(arguments.value("color")), arguments.flag("evidence")
+        exact = arguments.flag("bytes")
+        _write(render.text(report, exact=exact, limit=shown, width=width, color=color, evidence=evidence))
         if report.bare:
             write_beside("".join(render.remarks(report, width)))
         return

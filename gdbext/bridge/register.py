@@ -7,6 +7,7 @@ restored with an alias.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Iterable, Mapping, Sequence
 
 import gdb
@@ -43,6 +44,18 @@ def register(package_folder: str) -> None:
     session.listen()
     for line in dependencies.find_missing():
         gdb.write(f"gdbext: {line}\n", gdb.STDERR)
+
+
+def greet() -> None:
+    """Say to a person what to type. gdb has no word for batch, in which its screen has no bounds."""
+    bounded = gdb.parameter("height") or gdb.parameter("width")
+    try:
+        person = bool(bounded) and os.isatty(0) and os.isatty(1)
+    except OSError:  # closed
+        person = False
+    if person and not dependencies.find_missing():
+        lead = f"{PREFIX} " if "triage" in names.plain_owners else ""
+        gdb.write(f"gdbext: {lead}triage says what is wrong and where the memory is; gx commands lists the rest\n")
 
 
 def _register_prefixed(specs: Sequence[Any], prefixes: Mapping[str, str]) -> None:

@@ -181,7 +181,7 @@ def _row_text(row: Any) -> str:
 def _writer(kind: Kind) -> Callable[[Any], str]:
     if kind is Kind.ADDRESS:
         return lambda value: "null" if value is None else f'"{int(value):#x}"'
-    if kind in (Kind.BYTES, Kind.COUNT):
+    if kind in (Kind.BYTES, Kind.COUNT, Kind.NUMBER):
         return lambda value: "null" if value is None else str(int(value))
     if kind is Kind.TEXT:
         return lambda value: encode_basestring_ascii(value) if type(value) is str else _dumps(_plain(value, kind))
@@ -214,7 +214,7 @@ def _plain(value: Any, kind: Kind) -> Any:
         return None
     if kind is Kind.ADDRESS:
         return _address(value)
-    if kind in (Kind.BYTES, Kind.COUNT):
+    if kind in (Kind.BYTES, Kind.COUNT, Kind.NUMBER):
         return int(value)
     if kind is Kind.SHARE:
         return _finite(float(value))

@@ -1,10 +1,10 @@
-"""Tables of a fixed greatest width, by ``tabulate``.
+"""Tables of a fixed greatest width.
 
 Widths are settled by the first rows, so that a table of any length is printed while it is made.
 Numbers are never shortened: headers are broken into lines, text gives way (in the last column it is
 wrapped), and what still does not fit goes below with the first column repeated. Columns that are ``whole``, and rows
 whose class says ``whole_cells``, have text that does not give way either: it goes below, and is wrapped where a line is
-too short for it. Of threads at least one is named.
+too short for it. Of threads at least one is named. Rows that are alike can share one (:func:`find_runs`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
+from gdbext.render.style import Style, bar_text, unbroken, wrapped_back
 from gdbext.render.values import (
+    UNKNOWN,
     is_numeric,
     shorten,
     show_of,
@@ -22,46 +24,75 @@ from gdbext.render.values import (
     threads_within,
     value_text,
 )
-from gdbext.report import Kind
+from gdbext.report import Bar, Kind, Rows
 
-_GAP = 2  # what tabulate's plain style puts between columns
-_LEAST = 8  # no text column is shortened below that
+_GAP = 2  # between columns
+_LEAST = 12  # no text column is shortened below that
+_WORD = 24  # a last column has room for words of so many
 _WRAPPED = 40  # in a last column as narrow as that, text that must not be cut still can be read
 _THREADS = 40  # no list of threads needs more
 _BATCH = 500  # rows that settle the widths, and that are formatted at once
+_BAR = 18  # characters of a bar of all
+_RUN = 3  # rows alike that are worth one line
 
 # Characters that a column gets when only its first rows are known.
 _ROOM = {
     Kind.ADDRESS: 14,
     Kind.BYTES: 10,
     Kind.COUNT: 8,
+    Kind.NUMBER: 5,
     Kind.SHARE: 6,
     Kind.TEXT: 12,
     Kind.THREADS: 20,
     Kind.FLAG: 3,
     Kind.OBJECT: 20,
+    Kind.BAR: _BAR,
 }
+_PLAIN = Style(plain=False)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a text table: the row's field, its header, its kind, and whether text in it must not be cut."""
+    """One column of a text table.
+
+    :param name: the row's field.
+    :param label: header.
+    :param whole: whether text in it must not be cut.
+    :param strong: whether its figures are what the table is about.
+    """
 
     name: str
     label: str
     kind: Kind
     whole: bool = False
+    strong: bool = False
 
     def cell(self, row: Any, width: int, exact: bool) -> str:
         """Return the row's value in at most ``width`` characters, numbers excepted."""
         value = getattr(row, self.name)
         if self.kind is Kind.THREADS and value is not None:
             return threads_within(value, min(width, _THREADS)) or "-"
+        if isinstance(value, Bar):
+            return bar_text(value, _BAR)
         shown = value_text(value, self.kind, exact=exact)
         return shown if is_numeric(self.kind) else shorten(shown, width)
 
-    def least(self, rows: Sequence[Any]) -> int:
-        """Return the characters without which a cell would say nothing: one thread and how many more there are."""
+    def aligned(self, cell: str, width: int) -> str:
+        """Return a cell or a line of the header, padded."""
+        return cell.strip().rjust(width) if is_numeric(self.kind) else cell.strip().ljust(width)
+
+    def natural(self, rows: Sequence[Any], width: int, exact: bool) -> int:
+        """Return the characters that the cells would like to have."""
+        return max(len(self.cell(row, width, exact)) for row in rows)
+
+    def least(self, rows: Sequence[Any], last: bool) -> int:
+        """Return the characters without which a cell would say nothing: a thread and how many more there are; a word.
+
+        :param last: whether it is the last column, in which text is wrapped.
+        """
+        if self.kind is Kind.TEXT and last:
+            texts = (value_text(getattr(row, self.name), self.kind) for row in rows)
+            return min(max((len(word) for text in texts for word in text.split()), default=0), _WORD)
         if self.kind is not Kind.THREADS:
             return 0
         lists = (getattr(row, self.name) or () for row in rows)
@@ -74,22 +105,77 @@ class Column:
         shown = value_text(getattr(row, self.name), self.kind, exact=exact)
         if len(shown) <= width or " " not in shown.strip():
             return shorten(shown, width)
-        return "\n".join(textwrap.wrap(shown, width, break_on_hyphens=False))
+        if not self.whole:
+            shown = " ".join(shorten(word, width) for word in shown.split(" "))
+        return wrapped_back("\n".join(textwrap.wrap(unbroken(shown), width, break_on_hyphens=False)))
+
+    def painted(self, cell: str, row: Any, style: Style) -> str:
+        """Return a cell, padded already, in its colour."""
+        if cell.strip() == UNKNOWN or self.kind is Kind.ADDRESS:
+            return style.paint(cell, "dim")
+        if self.kind is Kind.BAR:
+            return style.paint(cell, getattr(row, self.name).memory)
+        if self.strong:
+            return style.paint(cell, "number")
+        return style.sentence(cell) if self.kind is Kind.TEXT else cell
 
 
 def columns_of(row_type: Any) -> list[Column]:
     """Return the columns that a row dataclass shows in text."""
     shown = []
+    strong = True
     for field in fields(row_type):
         show = show_of(field)
         if show is not None and show.label is not None:
             whole = show.whole or getattr(row_type, "whole_cells", False)
-            shown.append(Column(field.name, show.label, show.kind, whole))
+            shown.append(Column(field.name, show.label, show.kind, whole, strong and show.kind is Kind.BYTES))
+            strong = strong and show.kind is not Kind.BYTES
     return shown
 
 
+class Run:
+    """A row that represents several: what differs among them is its own, threads are those of all."""
+
+    def __init__(self, row: Any, run_length: int = 0) -> None:
+        self._row = row
+        self.run_length = run_length
+        self._joined: dict[str, list[Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return self._joined.get(name) or getattr(self._row, name)
+
+    def add(self, row: Any, fields_of_threads: Iterable[str]) -> None:
+        """Count a row in."""
+        self.run_length += 1
+        for name in fields_of_threads:
+            self._joined.setdefault(name, []).extend(getattr(row, name) or ())
+
+
+RUN_LENGTH = Column("run_length", "×", Kind.COUNT)
+
+
+def find_runs(
+    rows: Iterable[Any], columns: Sequence[Column], alike: Sequence[str], exact: bool
+) -> Optional[Iterable[Run]]:
+    """Return the rows with those that are alike as one, in the order of their first; None where too few are.
+
+    :param rows: a sequence, or :class:`Rows` that know their runs: others are too long to be compared.
+    :param alike: fields that may differ.
+    """
+    if isinstance(rows, Rows):
+        known = rows.runs()
+        return None if known is None else (Run(row, length) for row, length in known)
+    kept = [column for column in columns if column.name not in alike]
+    threads = [column.name for column in columns if column.name in alike and column.kind is Kind.THREADS]
+    runs: dict[tuple[str, ...], Run] = {}
+    for row in rows:
+        key = tuple(value_text(getattr(row, column.name), column.kind, exact=exact) for column in kept)
+        runs.setdefault(key, Run(row)).add(row, threads)
+    return list(runs.values()) if any(run.run_length >= _RUN for run in runs.values()) else None
+
+
 def table_lines(
-    rows: Iterable[Any], columns: Sequence[Column], *, exact: bool, width: int
+    rows: Iterable[Any], columns: Sequence[Column], *, exact: bool, width: int, style: Style = _PLAIN
 ) -> Iterator[str]:
     """Iterate over the lines of a table, without newlines; nothing for no rows.
 
@@ -104,20 +190,21 @@ def table_lines(
     parts = _parts(columns, batch, exact, width)
     if len(batch) == _BATCH:
         parts = _with_room(parts, width)
-    yield from _headed(parts, batch, exact)
+    yield from _headed(parts, batch, exact, style)
     while batch := list(islice(stream, _BATCH)):
         if len(parts) > 1:
             yield ""
-            yield from _headed(parts, batch, exact)
+            yield from _headed(parts, batch, exact, style)
         else:
-            yield from parts[0].more(batch, exact)
+            yield from parts[0].lines(batch, exact, style)
 
 
-def _headed(parts: Sequence["_Part"], batch: Sequence[Any], exact: bool) -> Iterator[str]:
+def _headed(parts: Sequence["_Part"], batch: Sequence[Any], exact: bool, style: Style) -> Iterator[str]:
     for number, part in enumerate(parts):
         if number:
             yield ""
-        yield from part.lines(batch, exact)
+        yield from part.header_lines(style)
+        yield from part.lines(batch, exact, style)
 
 
 @dataclass(frozen=True)
@@ -129,39 +216,33 @@ class _Part:
     headers: Sequence[Sequence[str]]
     spare: int = 0  # how much longer than its width a last column of text may be
 
-    def lines(self, batch: Sequence[Any], exact: bool) -> list[str]:
-        """Return the rows under their headers."""
-        import tabulate  # here, so that help and errors can be shown where it is missing
+    def header_lines(self, style: Style) -> Iterator[str]:
+        """Iterate over the headers."""
+        for header in self.headers:
+            cells = [style.paint(column.aligned(cell, width), "header") for cell, width, column in self._with(header)]
+            yield (" " * _GAP).join(cells).rstrip()
 
-        rule = ["-" * width for width in self.widths]
-        lines = [*self.headers, rule, *self._cells(batch, exact)]
-        align = ["right" if is_numeric(column.kind) else "left" for column in self.columns]
-        made = tabulate.tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
-        return [line.rstrip() for line in made.split("\n")]
-
-    def more(self, batch: Sequence[Any], exact: bool) -> Iterator[str]:
-        """Iterate over further rows, laid out as before; ``tabulate`` takes ten times as long."""
-        right = [is_numeric(column.kind) for column in self.columns]
+    def lines(self, batch: Sequence[Any], exact: bool, style: Style) -> Iterator[str]:
+        """Iterate over the lines of rows; a last cell of several lines goes on where it began."""
         indent = " " * (_total(self.widths) - self.widths[-1])
-        for cells in self._cells(batch, exact):
-            padded = [
-                cell.strip().rjust(width) if number else cell.strip().ljust(width)  # tabulate strips them too
-                for cell, width, number in zip(cells, self.widths, right)
-            ]
-            yield from (" " * _GAP).join(padded).rstrip().replace("\n", "\n" + indent).split("\n")
-
-    def _cells(self, batch: Sequence[Any], exact: bool) -> list[list[str]]:
-        places = list(zip(self.columns[:-1], self.widths))
         last, room = self.columns[-1], self.widths[-1] + self.spare
-        cells = [[column.cell(row, width, exact) for column, width in places] for row in batch]
-        for row, line in zip(batch, cells):
-            line.append(last.wrapped_cell(row, room, exact))
-        return cells
+        for row in batch:
+            cells = [column.cell(row, width, exact) for column, width in zip(self.columns[:-1], self.widths)]
+            first, *more = last.wrapped_cell(row, room, exact).split("\n")
+            placed = [
+                column.painted(column.aligned(cell, width), row, style)
+                for cell, width, column in self._with([*cells, first])
+            ]
+            yield (" " * _GAP).join(placed).rstrip()
+            yield from (indent + last.painted(line, row, style) for line in more)
+
+    def _with(self, cells: Sequence[str]) -> Iterator[tuple[str, int, Column]]:
+        return zip(cells, self.widths, self.columns)
 
 
 def _parts(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: int) -> list[_Part]:
-    natural = [max(len(column.cell(row, width, exact)) for row in batch) for column in columns]
-    least = [column.least(batch) for column in columns]
+    natural = [column.natural(batch, width, exact) for column in columns]
+    least = [column.least(batch, column is columns[-1]) for column in columns]
     part = _fit(columns, natural, least, width)
     if _total(part.widths) <= width or len(columns) < 3:
         return [part]
@@ -244,7 +325,7 @@ def _shrunk(
     if columns[-1].whole:
         least[-1] = max(headers[-1], _WRAPPED)
     floors = [
-        size if is_numeric(column.kind) else min(size, narrow)
+        size if is_numeric(column.kind) or column.kind is Kind.BAR else min(size, narrow)
         for column, size, narrow in zip(columns, widths, least)
     ]
     while _total(result) > width:

@@ -1,4 +1,4 @@
-"""Reports as text for a terminal: figures, tables, findings, then what speaks for and against them."""
+"""Reports as text for a terminal: verdict, figures, tables, findings; then problems, evidence, and what leads on."""
 
 from __future__ import annotations
 
@@ -9,39 +9,52 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, islice
 from typing import Any, Iterator, Optional
 
-from gdbext.render.tables import columns_of, table_lines
-from gdbext.render.values import human_size, object_text, printable, show_of, value_text
-from gdbext.report import Evidence, Finding, Kind, Problem, Report, Rows, Show
-from gdbext.wording import grouped
+from gdbext.render.style import Style, unbroken, wrapped_back
+from gdbext.render.tables import RUN_LENGTH, Column, Run, columns_of, find_runs, table_lines
+from gdbext.render.values import object_text, printable, show_of, value_text
+from gdbext.report import Confidence, Evidence, Finding, Kind, Problem, Report, Rows, Severity, Show
+from gdbext.wording import count_text, grouped, size_text
 
 DEFAULT_LIMIT = 100
 _PROBLEM_LINES = 20
 _ALIKE = 3  # problems of one kind that are told each, where there are many
-_INCOMPLETE = "INCOMPLETE: not everything was read; figures hold for what was"
+_EVIDENCE_LINES = 2  # of a finding, unless all are asked for
+_NOT_COMPLETE = "not complete: "
+_SEVERITIES = list(Severity)
 
 
 def text(
-    report: Report, *, exact: bool, limit: Optional[int], width: int = 100, color: bool = False
+    report: Report,
+    *,
+    exact: bool,
+    limit: Optional[int],
+    width: int = 100,
+    color: bool = False,
+    evidence: bool = False,
+    plain: Optional[bool] = None,
 ) -> Iterator[str]:
     """Iterate over a report's text: whole lines, each with its newline.
 
     :param exact: sizes as plain digits (``--bytes``).
-    :param limit: rows of each table at most; None is 100 (of a bare report all), 0 all.
+    :param limit: rows of each table at most; None is 100 (of a bare report all), 0 all, and none of them joined.
     :param width: characters of a line; only a table of numbers alone may need more.
-    :param color: whether the terminal shows colours.
+    :param color: whether escapes may be written; what is left without them is the same.
+    :param evidence: all of it, instead of a line that says how much there is.
+    :param plain: only ASCII of our own; None asks the locale.
     """
     if report.bare:
         yield from _bare(report, exact, limit or None)
         return
-    writer = _Writer(exact, DEFAULT_LIMIT if limit is None else limit, width)
+    style = Style(color, plain)
+    writer = _Writer(exact, DEFAULT_LIMIT if limit is None else limit, width, style, evidence)
     for line in _separated(writer.report(report)):
-        yield line + "\n"
+        yield style.finish(line) + "\n"
 
 
 def remarks(report: Report, width: int = 100) -> Iterator[str]:
     """Iterate over what a bare report has to say besides its rows, for standard error."""
     writer = _Writer(False, DEFAULT_LIMIT, width)
-    incomplete = [] if report.complete else writer.wrapped(_INCOMPLETE)
+    incomplete = [] if report.complete else writer.not_complete(report)
     for line in chain(incomplete, report.notes, writer.problems(report.problems)):
         yield line + "\n"
 
@@ -56,6 +69,8 @@ def _bare(report: Report, exact: bool, limit: Optional[int]) -> Iterator[str]:
 
 
 def _bare_cell(value: Any, kind: Kind, exact: bool) -> str:
+    if kind is Kind.COUNT:
+        kind = Kind.NUMBER  # in a pipe a number is one word
     if kind is not Kind.TEXT or not isinstance(value, str):
         return value_text(value, kind, exact=exact)
     return "".join(char if char in "\n\t" else printable(char) for char in value)
@@ -78,25 +93,62 @@ class _Writer:
     exact: bool
     limit: int
     width: int
+    style: Style = dataclasses.field(default_factory=lambda: Style(plain=False))
+    evidence: bool = False
 
     def report(self, report: Report) -> Iterator[Iterable[str]]:
-        if not report.complete:
-            yield self.wrapped(_INCOMPLETE)
+        begun = False
         if report.data is not None:
-            yield from self.record(report.data)
-        yield (line for note in report.notes for line in self.wrapped(note))
+            for role, section in self.record(report.data, _role_of(report)):
+                if not begun and role != "headline" and not report.complete:
+                    yield self.not_complete(report)
+                begun = begun or role != "headline"
+                yield section
+        if not begun and not report.complete:
+            yield self.not_complete(report)
+        yield (self.style.sentence(line) for note in report.notes for line in self.wrapped(note))
         yield self.problems(report.problems)
-        yield self.evidence(report.evidence)
+        yield self.last_lines(report)
 
-    def record(self, record: Any) -> Iterator[Iterable[str]]:
-        """Iterate over the sections of a dataclass: runs of figures, and tables."""
+    def not_complete(self, report: Report) -> list[str]:
+        """Return the line that no reader may miss: figures hold for a part only, and why."""
+        reasons = [problem for problem in report.problems if not problem.corruption]
+        if not reasons:
+            told = "not everything was read; figures hold for what was"
+        else:
+            more = f", and {count_text(len(reasons) - 1, 'more problem')} below" if len(reasons) > 1 else ""
+            told = f"{reasons[0].message}{more}; figures hold for what was read"
+        lines = self.wrapped(told, _NOT_COMPLETE, " " * len(_NOT_COMPLETE))
+        return [self.style.paint(line, Severity.WARNING) for line in lines]
+
+    def record(self, record: Any, verdict: object = "title") -> Iterator[tuple[str, Iterable[str]]]:
+        """Iterate over the sections of a dataclass with their roles: headlines, runs of figures, passages, tables."""
         shown = [(show, getattr(record, field.name)) for field, show in _shown_fields(record)]
-        for plain, run in groupby(shown, key=lambda item: _is_figure(*item)):
-            if plain:
-                yield self.figures(list(run))
-                continue
-            for show, value in run:
-                yield from self.table(show, value)
+        for role, group in groupby(shown, key=lambda item: _role(*item)):
+            run = list(group)
+            if role == "headline":
+                yield role, self.headlines([value for _, value in run if value], verdict)
+            elif role == "figures":
+                yield role, self.figures(run)
+            else:
+                for show, value in run:
+                    sections = self.table(show, value) if role == "table" else [self.passage(str(show.label), value)]
+                    yield from ((role, section) for section in sections)
+
+    def headlines(self, sentences: Sequence[str], verdict: object) -> Iterator[str]:
+        """Iterate over the lines that stand alone; the last is the verdict."""
+        for at, sentence in enumerate(sentences, 1):
+            role = verdict if at == len(sentences) else "title"
+            yield from (self.style.paint(line, role) for line in self.wrapped(sentence, "", "  "))
+
+    def passage(self, label: str, lines: Sequence[str]) -> Iterator[str]:
+        """Iterate over lines behind a label."""
+        indent = len(label) + 2
+        for at, line in enumerate(lines or ()):
+            made = self.wrapped(line, " " * indent, " " * (indent + 2))
+            if not at:
+                made[0] = self.style.paint(label, "title") + made[0][len(label) :]
+            yield from made
 
     def figures(self, figures: Sequence[tuple[Show, Any]]) -> Iterator[str]:
         """Iterate over aligned ``label: value`` lines."""
@@ -104,7 +156,14 @@ class _Writer:
         for show, value in figures:
             label = f"{show.label}:".ljust(indent)
             shown = value_text(value, show.kind, exact=self.exact)
-            yield from self.wrapped(shown, label, " " * indent)
+            first, *more = self.wrapped(shown, label, " " * indent)
+            yield self.style.paint(label, "dim") + self.value(first[indent:], show.kind)
+            yield from (self.value(line, show.kind) for line in more)
+
+    def value(self, shown: str, kind: Kind) -> str:
+        if kind is Kind.ADDRESS:
+            return self.style.paint(shown, "dim")
+        return self.style.paint(shown, "number") if kind is Kind.BYTES else self.style.sentence(shown)
 
     def table(self, show: Show, value: Any) -> Iterator[Iterable[str]]:
         title = str(show.label)
@@ -112,104 +171,140 @@ class _Writer:
             yield [f"{title}: ?"]
         elif _is_record(value):
             inner = self.record(value)
-            yield chain([f"{title}:"], next(inner, ()))
-            yield from inner
+            yield chain(self.title(title), next(inner, ("", ()))[1])
+            yield from (section for _, section in inner)
         elif isinstance(value, Rows):
-            yield self.rows(title, value, value.row_type, value)
+            yield self.rows(show, value, value.row_type, value.total)
         elif not value:
-            yield [f"{title}: none"]
+            yield [f"{title}: none"] if title else []
         elif isinstance(value[0], Finding):
             yield self.findings(title, value)
         else:
-            yield self.rows(title, value, type(value[0]), None)
+            yield self.rows(show, value, type(value[0]), len(value))
 
-    def rows(
-        self, title: str, rows: Iterable[Any], row_type: type, streamed: Optional[Rows]
-    ) -> Iterator[str]:
-        source = _Stoppable(rows)
+    def title(self, title: str) -> list[str]:
+        return [self.style.paint(f"{title}:", "title")] if title else []
+
+    def rows(self, show: Show, rows: Iterable[Any], row_type: type, total: Optional[int]) -> Iterator[str]:
         columns = columns_of(row_type) if dataclasses.is_dataclass(row_type) else []
+        runs = find_runs(rows, columns, show.alike, self.exact) if show.alike and self.limit else None
+        source = _Stoppable(rows if runs is None else runs)
         first = list(islice(source, 1))
         if not first:
-            yield f"{title}: none"
+            yield from [f"{show.label}: none"] if show.label else []
         else:
-            yield f"{title}:"
+            yield from self.title(str(show.label))
             shown = chain(first, islice(source, self.limit - 1) if self.limit else source)
             if columns:
-                yield from table_lines(shown, columns, exact=self.exact, width=self.width)
+                placed = columns if runs is None else [columns[0], RUN_LENGTH, *columns[1:]]
+                yield from table_lines(shown, placed, exact=self.exact, width=self.width, style=self.style)
             else:
-                yield from (line for row in shown for line in self.wrapped(object_text(row), "  ", "    "))
-        total = streamed.total if streamed else len(rows)  # type: ignore[arg-type]
+                texts = (line for row in shown for line in self.wrapped(object_text(row), "  ", "    "))
+                yield from map(self.style.sentence, texts)
         yield from self.rest(source, total)
+        if runs is not None and first:
+            yield from self.said_of_runs(columns, show.alike)
+
+    def said_of_runs(self, columns: Sequence[Column], alike: Sequence[str]) -> Iterator[str]:
+        """Iterate over the lines that say what a row with a number represents."""
+        labels = [column.label for column in columns if column.name in alike and column.kind is not Kind.THREADS]
+        apart = [", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels
+        said = f"×: rows that differ in {' and '.join(apart)} alone, the first is shown (--limit 0 shows each)"
+        yield from (self.style.paint(line, "dim") for line in self.wrapped(said))
 
     def rest(self, source: "_Stoppable", total: Optional[int]) -> Iterator[str]:
-        """Tell how many rows were left out, or that the user stopped."""
-        shown = source.taken
-        left = total - shown if total is not None else sum(1 for _ in islice(source, 1))
+        """Say how many rows were left out, or that the user stopped."""
+        left = total - source.rows if total is not None else sum(1 for _ in islice(source, 1))
         if source.stopped:
-            yield f"INCOMPLETE: stopped after {grouped(shown)} rows"
-        elif self.limit and shown >= self.limit and left > 0:
+            yield self.style.paint(f"{_NOT_COMPLETE}stopped after {grouped(source.rows)} rows", Severity.WARNING)
+        elif self.limit and source.taken >= self.limit and left > 0:
             number = f"{grouped(left)} " if total is not None else ""
-            yield f"… {number}more (--limit 0 shows all)"
+            yield self.style.paint(f"… {number}more (--limit 0 shows all)", "dim")
 
     def findings(self, title: str, findings: Sequence[Finding]) -> Iterator[str]:
-        yield f"{title}:"
+        yield from self.title(title)
         for number, finding in enumerate(findings, 1):
             if number > 1:
                 yield ""
             yield from self.finding(number, finding)
 
     def finding(self, number: int, finding: Finding) -> Iterator[str]:
-        head = [f"{number}. [{finding.severity.value}] {finding.kind}"]
+        severity = finding.severity.value.upper()
+        head = [
+            self.style.paint(str(number), "number"),
+            f"{self.style.paint(severity, finding.severity)}{' ' * (8 - len(severity))}",
+            self.style.paint(finding.kind, finding.severity),
+        ]
         if finding.bytes is not None:
-            head.append(str(finding.bytes) if self.exact else human_size(finding.bytes))
+            amount = str(finding.bytes) if self.exact else size_text(finding.bytes)
+            head.append(self.style.paint(amount, "number"))
         if finding.waiters is not None:
-            head.append(f"{finding.waiters} waiter{'' if finding.waiters == 1 else 's'}")
-        head.append(f"(confidence {finding.confidence.value})")
+            head.append(self.style.paint(count_text(finding.waiters, "waiter"), "number"))
+        if finding.confidence is not Confidence.HIGH:
+            head.append(self.style.paint(f"(confidence {finding.confidence.value})", "dim"))
         indent = " " * (len(str(number)) + 2)
         yield "  ".join(head)
-        yield from self.wrapped(finding.summary, indent, indent)
-        for line in finding.evidence:
-            yield from self.wrapped(line, indent + "  - ", indent + "    ")
+        lines = self.wrapped(finding.summary, indent, indent)
+        most = len(finding.evidence) if self.evidence else _EVIDENCE_LINES
+        for line in finding.evidence[:most]:
+            lines += self.wrapped(line, indent + "· ", indent + "  ")
+        if len(finding.evidence) > most:
+            lines.append(f"{indent}  … {len(finding.evidence) - most} more (--evidence)")
         if finding.remedy:
-            yield from self.wrapped(finding.remedy, indent + "Remedy: ", indent + "  ")
+            lines += self.wrapped(finding.remedy, indent + "→ ", indent + "  ")
+        yield from map(self.style.sentence, lines)
 
     def problems(self, problems: Sequence[Problem]) -> Iterator[str]:
         if not problems:
             return
-        yield f"Problems ({grouped(len(problems))}):"
+        yield self.style.paint(f"Problems ({grouped(len(problems))}):", Severity.WARNING)
         told = 0
         for line, covers in islice(_problem_lines(problems), _PROBLEM_LINES):
             told += covers
-            yield from self.wrapped(line, "  ", "    ")
+            yield from map(self.style.sentence, self.wrapped(line, "  ", "    "))
         if told < len(problems):
             yield f"  … {grouped(len(problems) - told)} more problems, see --json"
 
-    def evidence(self, evidence: Sequence[Evidence]) -> Iterator[str]:
-        lead = "Evidence: "
+    def last_lines(self, report: Report) -> Iterator[str]:
+        """Iterate over the lines that end a page: evidence, and what leads on."""
+        if self.evidence:
+            yield from self.all_evidence(report.evidence)
+        elif report.evidence:
+            held = f"evidence: {count_text(len(report.evidence), 'check')} held (--evidence shows them)"
+            yield self.style.paint(held, "dim")
+        if report.next:
+            commands = " · ".join(self.style.paint(command, "command") for command in report.next)
+            yield f"{self.style.paint('next:', 'title')} {commands}"
+
+    def all_evidence(self, evidence: Sequence[Evidence]) -> Iterator[str]:
+        lead = "evidence: "
         for item in evidence:
             named = item.message.startswith(item.subject)
             text = item.message if named else f"{item.subject}: {item.message}"
-            yield from self.wrapped(text, lead, " " * 12)
+            yield from map(self.style.sentence, self.wrapped(text, lead, " " * 12))
             lead = " " * 10
 
     def wrapped(self, line: str, lead: str = "", rest: str = "") -> list[str]:
         wrapped = textwrap.wrap(
-            printable(line),
+            unbroken(printable(line)),
             max(self.width, len(lead) + 20),
             initial_indent=lead,
             subsequent_indent=rest,
             break_on_hyphens=False,
             break_long_words=False,
         )
-        return wrapped or [lead.rstrip()]
+        return [wrapped_back(each) for each in wrapped] or [lead.rstrip()]
 
 
 class _Stoppable:
-    """An iterator that counts, and that ends where the user interrupts it."""
+    """An iterator that counts, and that ends where the user interrupts it.
+
+    ``taken`` counts what it gave, ``rows`` what that represents.
+    """
 
     def __init__(self, rows: Iterable[Any]) -> None:
         self._rows = iter(rows)
-        self.taken = 0
+        self.taken = self.rows = 0
         self.stopped = False
 
     def __iter__(self) -> "_Stoppable":
@@ -222,6 +317,7 @@ class _Stoppable:
             self.stopped = True
             raise StopIteration from None
         self.taken += 1
+        self.rows += row.run_length if isinstance(row, Run) else 1
         return row
 
 
@@ -234,6 +330,21 @@ def _is_record(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def _role_of(report: Report) -> object:
+    """Return the colour of the verdict: that of the worst finding, else whether all was examined."""
+    found = getattr(report.data, "findings", None)
+    if report.findings:
+        severities = [one.severity for one in found or () if isinstance(one, Finding)]
+        return min(severities, key=_SEVERITIES.index, default=Severity.WARNING)
+    return "good" if report.complete else Severity.WARNING
+
+
+def _role(show: Show, value: Any) -> str:
+    if show.role in ("headline", "passage"):
+        return show.role
+    return "figures" if _is_figure(show, value) else "table"
+
+
 def _is_figure(show: Show, value: Any) -> bool:
     """Return whether a field is shown as one line; a nested report with tables is not."""
     if show.role == "table" or isinstance(value, Rows):
@@ -244,7 +355,7 @@ def _is_figure(show: Show, value: Any) -> bool:
 
 
 def _problem_lines(problems: Sequence[Problem]) -> Iterator[tuple[str, int]]:
-    """Iterate over lines and how many problems each stands for; where many, alike ones share one."""
+    """Iterate over lines and how many problems each represents; where many, alike ones share one."""
     many = len(problems) > _PROBLEM_LINES
     counts = Counter(problem.kind for problem in problems)
     told: Counter[str] = Counter()

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Optional, Sequence
 
-from gdbext.report import Kind, Show, ThreadRef
+from gdbext.report import Bar, Kind, Show, ThreadRef
+from gdbext.wording import grouped, per_cent, size_text
 
 UNKNOWN = "?"
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_NUMERIC = frozenset((Kind.ADDRESS, Kind.BYTES, Kind.COUNT, Kind.SHARE))
+_NUMERIC = frozenset((Kind.ADDRESS, Kind.BYTES, Kind.COUNT, Kind.NUMBER, Kind.SHARE))
 
 
 def is_numeric(kind: Kind) -> bool:
@@ -28,18 +28,6 @@ def show_of(field: "dataclasses.Field[Any]") -> Optional[Show]:
     """Return a field's declaration, or None when it has none."""
     show = field.metadata.get("show")
     return show if isinstance(show, Show) else None
-
-
-def human_size(size: int) -> str:
-    """Return bytes with one decimal of the largest fitting unit; exact below 1 KiB."""
-    if abs(size) < 1024:
-        return f"{size} B"
-    value = float(size)
-    for unit in _UNITS:
-        value /= 1024
-        if abs(value) < 1023.95 or unit == _UNITS[-1]:
-            break
-    return f"{value:.1f} {unit}"
 
 
 def printable(text: str) -> str:
@@ -63,15 +51,19 @@ def value_text(value: Any, kind: Kind, *, exact: bool = False) -> str:
     if kind is Kind.ADDRESS:
         return f"{int(value):#x}"
     if kind is Kind.BYTES:
-        return str(int(value)) if exact else human_size(int(value))
+        return str(int(value)) if exact else size_text(int(value))
     if kind is Kind.COUNT:
+        return grouped(int(value))
+    if kind is Kind.NUMBER:
         return str(int(value))
     if kind is Kind.SHARE:
-        return f"{float(value):.1%}" if math.isfinite(value) else UNKNOWN
+        return per_cent(float(value)) if math.isfinite(value) else UNKNOWN
     if kind is Kind.FLAG:
         return "yes" if value else "no"
     if kind is Kind.THREADS:
         return ", ".join(thread_text(thread) for thread in value)
+    if isinstance(value, Bar):
+        return UNKNOWN if value.share is None else per_cent(value.share)
     return object_text(value, exact=exact)
 
 

@@ -70,7 +70,7 @@ class ArenasReport:
     bins_bytes: int = line("in bins", Kind.BYTES)
     top_bytes: int = line("in top chunks", Kind.BYTES)
     trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
-    arenas: Tuple[ArenaRow, ...] = table("Arenas")
+    arenas: Tuple[ArenaRow, ...] = table("Arenas", alike=("address", "threads"))
     mmapped: MmappedTotals = table("Mmapped chunks")
 
 
@@ -154,7 +154,7 @@ class HeapsReport:
     """``glibc heaps``."""
 
     heap_max: int = line("HEAP_MAX_SIZE", Kind.BYTES)
-    heaps: Tuple[HeapRow, ...] = table("Heaps")
+    heaps: Tuple[HeapRow, ...] = table("Heaps", alike=("arena", "address", "end"))
 
 
 def heaps(heap: GlibcHeap) -> Report:
@@ -296,7 +296,7 @@ class BinRow:
 
     arena: int = column("arena", Kind.ADDRESS)
     kind: str = column("kind")
-    index: int = column("bin", Kind.COUNT)
+    index: int = column("bin", Kind.NUMBER)
     count: int = column("chunks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
     smallest: Optional[int] = column("smallest", Kind.BYTES)
@@ -351,11 +351,11 @@ def _bin_row(heap: GlibcHeap, view: ArenaView, free_list: FreeList) -> BinRow:
 class CacheRow:
     """One class of one thread's cache."""
 
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
     address: int = column("tcache", Kind.ADDRESS)
-    index: int = column("class", Kind.COUNT)
-    size: int = column("chunk size", Kind.BYTES)
+    index: int = column("class", Kind.NUMBER)
+    size: int = column("chunk size", Kind.COUNT)
     counted: Optional[int] = column("counted", Kind.COUNT)
     count: int = column("chunks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -365,9 +365,9 @@ class CacheRow:
 class ThreadCacheRow:
     """One thread's whole cache."""
 
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
-    lwp: Optional[int] = column("lwp", Kind.COUNT)
+    lwp: Optional[int] = column("lwp", Kind.NUMBER)
     address: int = column("tcache", Kind.ADDRESS)
     count: int = column("chunks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -380,7 +380,7 @@ class TcacheReport:
 
     blocks: int = line("cached chunks", Kind.COUNT)
     bytes: int = line("cached bytes", Kind.BYTES)
-    threads: Tuple[ThreadCacheRow, ...] = table("Caches")
+    threads: Tuple[ThreadCacheRow, ...] = table("Caches", alike=("number", "name", "lwp", "address"))
     classes: Tuple[CacheRow, ...] = table("Classes that are not empty")
 
 

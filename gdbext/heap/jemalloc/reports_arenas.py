@@ -24,7 +24,7 @@ class ArenaRow:
     """
 
     heap: str = column(None)
-    index: int = column("arena", Kind.COUNT)
+    index: int = column("arena", Kind.NUMBER)
     address: int = column(None, Kind.ADDRESS)
     kind: Optional[str] = column("kind")
     allocated: int = column("allocated", Kind.BYTES)
@@ -53,7 +53,7 @@ class PageRow:
     """The same arena's pages, for text: beside the other columns they would not fit."""
 
     heap: str = column(None)
-    index: int = column("arena", Kind.COUNT)
+    index: int = column("arena", Kind.NUMBER)
     active: int = column("active", Kind.BYTES)
     dirty: int = column("dirty", Kind.BYTES)
     muzzy: int = column("muzzy", Kind.BYTES)
@@ -107,8 +107,8 @@ class ArenasReport:
 
     totals: ArenaTotals = table("Totals")
     heaps: Sequence[HeapRow] = table(None)
-    arenas: Sequence[ArenaRow] = table("Arenas")
-    pages: Sequence[PageRow] = table("Pages of arenas", json=False)
+    arenas: Sequence[ArenaRow] = table("Arenas", alike=("index", "address", "threads"))
+    pages: Sequence[PageRow] = table("Pages of arenas", json=False, alike=("index",))
 
 
 @dataclass(frozen=True)

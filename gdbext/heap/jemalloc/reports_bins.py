@@ -31,7 +31,7 @@ class BinRow:
     """
 
     heap: str = column(None)
-    index: int = column("bin", Kind.COUNT)
+    index: int = column("bin", Kind.NUMBER)
     size: int = column("size", Kind.COUNT)
     slab_size: int = column(None, Kind.BYTES)
     nregs: int = column(None, Kind.COUNT)

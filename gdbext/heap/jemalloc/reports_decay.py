@@ -76,7 +76,7 @@ class DecayRow:
     """One kind of page of one arena, for text."""
 
     heap: str = column(None)
-    index: int = column("arena", Kind.COUNT)
+    index: int = column("arena", Kind.NUMBER)
     kind: str = column("kind")
     decay_ms: int = column("decay ms", Kind.COUNT)
     npages: int = column("pages", Kind.COUNT)
@@ -101,11 +101,11 @@ class TickerRow:
     """
 
     heap: str = column(None)
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
     lwp: Optional[int] = column(None, Kind.COUNT)
     tsd: int = column(None, Kind.ADDRESS)
-    arena: Optional[int] = column("arena", Kind.COUNT)
+    arena: Optional[int] = column("arena", Kind.NUMBER)
     state: Optional[str] = column("state")
     ticker: Optional[bool] = column("ticker", Kind.FLAG)
     can_fire: Optional[bool] = column("can fire", Kind.FLAG)

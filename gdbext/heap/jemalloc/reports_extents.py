@@ -43,7 +43,7 @@ class ExtentRow:
     address: int = column("extent", Kind.ADDRESS)
     size: int = column("bytes", Kind.BYTES)
     state: str = column("state")
-    arena: int = column("arena", Kind.COUNT)
+    arena: int = column("arena", Kind.NUMBER)
     szind: Optional[int] = column(None, Kind.COUNT)
     class_bytes: Optional[int] = column(None, Kind.BYTES)
     slab: bool = column(None, Kind.FLAG)

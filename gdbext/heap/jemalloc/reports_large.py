@@ -34,7 +34,7 @@ class LargeRow:
     """
 
     heap: str = column(None)
-    szind: int = column("class", Kind.COUNT)
+    szind: int = column("class", Kind.NUMBER)
     size: Optional[int] = column("size", Kind.BYTES)
     blocks: int = column("blocks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -58,7 +58,7 @@ class LargeBlockRow:
     bytes: int = column("bytes", Kind.BYTES)
     extent: int = column("extent", Kind.ADDRESS)
     extent_bytes: int = column("extent bytes", Kind.BYTES)
-    arena: int = column("arena", Kind.COUNT)
+    arena: int = column("arena", Kind.NUMBER)
     cached: Optional[bool] = column("cached", Kind.FLAG)
 
 

@@ -23,11 +23,11 @@ class ThreadCacheRow:
     """
 
     heap: str = column(None)
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
-    lwp: Optional[int] = column("lwp", Kind.COUNT)
+    lwp: Optional[int] = column("lwp", Kind.NUMBER)
     address: int = column("tcache", Kind.ADDRESS)
-    arena: Optional[int] = column("arena", Kind.COUNT)
+    arena: Optional[int] = column("arena", Kind.NUMBER)
     classes: int = column("classes", Kind.COUNT)
     objects: int = column("objects", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -42,10 +42,10 @@ class ClassRow:
     """
 
     heap: str = column(None)
-    number: Optional[int] = column("thread", Kind.COUNT)
+    number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
     address: int = column("tcache", Kind.ADDRESS)
-    szind: int = column("class", Kind.COUNT)
+    szind: int = column("class", Kind.NUMBER)
     size: int = column("size", Kind.COUNT)
     objects: int = column("objects", Kind.COUNT)
     most: Optional[int] = column("at most", Kind.COUNT)

@@ -80,12 +80,28 @@ def test_summary_agrees_with_a_count_one_by_one(rows, cut):
 
 def test_summary_in_text_has_shares_and_all_sizes_in_json():
     rows = [(0x1000 + 0x1000 * at, 8 + 16 * at, State.IN_USE, 0) for at in range(150)]
-    report = blocks.summary([heap_of(rows)])
+    report = blocks.summary([heap_of(rows)], exact=True)
     shown = "".join(text(report, exact=True, limit=None))
     assert "50 more (--limit 0 shows all)" in shown
-    assert "cumulative" in shown
+    assert "cumulative" in shown and "in powers of two" not in shown
     assert "used     " in shown
     assert len(json_of(report)["by_size"]) == 150
+
+
+def test_summary_joins_sizes_to_powers_of_two():
+    rows = [(0x1000 + 0x1000 * at, 8 + 16 * at, State.IN_USE, 0) for at in range(150)]
+    rows += [(0x200000, 0, State.FREE, 0), (0x210000, (1 << 40) + 8, State.FREE, 0)]
+    report = blocks.summary([heap_of(rows)])
+    data = json_of(report)
+    assert json_of(blocks.summary([heap_of(rows)], exact=True)) == data  # text alone differs
+    powers = {row["from_size"]: row for row in data["by_power"]}
+    assert list(powers) == [1 << 40, 1024, 2048, 512, 256, 128, 64, 32, 16, 8, 1]
+    for start, row in powers.items():
+        sizes = [size for _, size, *_ in rows if start <= size < 2 * start or (start == 1 and not size)]
+        assert row["used_blocks"] + row["free_blocks"] == len(sizes)
+        assert row["used_bytes"] + row["free_bytes"] == row["bytes"] == sum(sizes)
+    shown = "".join(text(report, exact=False, limit=None, plain=False))
+    assert "in powers of two" in shown and "cumulative" not in shown and "█" * 18 in shown
 
 
 def test_sums_are_exact_beyond_floats():

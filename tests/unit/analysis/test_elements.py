@@ -128,7 +128,7 @@ def test_members_have_columns_of_their_own():
     }
     lines = shown(report).splitlines()
     assert lines[1].split() == ["index", "address", "key.name", "hash"]
-    assert lines[3].split() == ["0", "0x10", "key.name@10", "hash@10"]
+    assert lines[2].split() == ["0", "0x10", "key.name@10", "hash@10"]
     assert "matching" not in shown(report)
     assert "1 more (--limit 0 shows all)" in shown(report, 1)
 
@@ -138,7 +138,7 @@ def test_the_same_member_twice():
     report = elements.element_report(
         opened(each), elements.every(walked((each, list_walk([0x10])))), ["a", "a"], Debugger()
     )
-    assert shown(report).splitlines()[3].split() == ["0", "0x10", "a@10", "a@10"]
+    assert shown(report).splitlines()[2].split() == ["0", "0x10", "a@10", "a@10"]
 
 
 def test_bare_addresses():

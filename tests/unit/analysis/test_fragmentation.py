@@ -83,7 +83,7 @@ def test_wave_freed_around_survivors_of_one_size_is_no_realloc(maker):
     maker.span(START, [*chunks, (100, LIVE), (64 * KB, TOP)])
     (finding,) = findings(maker, largest_block=128 * KB)
     assert finding.kind == "fragmentation"
-    assert "in 1000 runs" in finding.summary
+    assert "in 1 000 runs" in finding.summary
 
 
 def test_two_sizes_taken_in_turn_are_no_realloc(maker):

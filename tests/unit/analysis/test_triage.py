@@ -31,8 +31,9 @@ def test_healthy_target(maker):
     assert not report.findings
     shown = "".join(text(report, exact=False, limit=None))
     assert "No findings." in shown
-    assert "Memory by owner" in shown
-    assert "residency unknown" in shown
+    assert "memory          in core  share" in shown
+    assert shown.endswith("next: rss · blocks retained\n")
+    assert "residency unknown" not in shown  # of a core it always is
     data = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))["data"]
     assert data["findings"] == []
     alone = json.loads(
@@ -152,5 +153,5 @@ def test_target_line(maker):
         identity=Identity("/bin/x", None, 12, "core.12", 0.0),
         threads=[Thread(1, 12, None)],
     )
-    assert target_text(target) == "/bin/x, pid 12, 1 thread, core core.12, 1970-01-01 00:00:00 UTC"
-    assert target_text(maker.target()) == "/bin/test, pid 7, 0 threads"
+    assert target_text(target) == "x · pid 12 · 1 thread · core.12, 1970-01-01 00:00 UTC"
+    assert target_text(maker.target()) == "test · pid 7 · 0 threads"

@@ -18,7 +18,7 @@ def heap(name, **more):
 
 
 def lines(heaps):
-    return "".join(text(report_on(heaps, None), exact=False, limit=None))
+    return "".join(text(report_on(heaps, None), exact=False, limit=None, evidence=True))
 
 
 def test_one_of_each_allocator_speaks_for_itself():

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from typing import Any, Iterator
 
 from gdbext.report import (
+    Bar,
     Confidence,
     Evidence,
     Finding,
     Kind,
+    Memory,
     Problem,
     Report,
     Rows,
     Severity,
     ThreadRef,
     column,
+    headline,
     line,
+    passage,
     table,
 )
 
@@ -50,6 +54,11 @@ class Arenas:
 
 
 @dataclass(frozen=True)
+class AlikeArenas:
+    arenas: Any = table("Arenas", alike=("address", "threads"))
+
+
+@dataclass(frozen=True)
 class Chunk:
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.BYTES)
@@ -64,9 +73,11 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Entry:
-    owner: str = column("owner")
-    bytes: int = column("bytes", Kind.BYTES)
-    resident: Any = column("resident", Kind.BYTES)
+    owner: str = column("memory")
+    bytes: int = column("in core", Kind.BYTES)
+    bar: Any = column("share", Kind.BAR, json=False)
+    share: Any = column("", Kind.SHARE, json=False)
+    remark: str = column("", default="")
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,15 @@ class Ledger:
 class Triage:
     findings: Any = table("Findings")
     ledger: Any = line("Ledger", Kind.OBJECT)
+
+
+@dataclass(frozen=True)
+class Page:
+    target: str = headline()
+    verdict: str = headline()
+    died: Any = passage("died")
+    findings: Any = table("")
+    memory: Any = table("")
 
 
 WORKERS = tuple(ThreadRef(number, 1000 + number, f"worker-{number}") for number in range(1, 9))
@@ -126,8 +146,35 @@ def triage() -> Report:
         remedy="set MALLOC_ARENA_MAX=2, or glibc.malloc.arena_max in GLIBC_TUNABLES, before the start",
     )
     convoy = Finding("convoy", Severity.INFO, Confidence.LOW, "All wait.", waiters=1)
-    ledger = Ledger((Entry("glibc in use", 100 * MIB, None), Entry("stacks", 8 * MIB, 4096)), 108 * MIB)
-    return Report(Triage((fragmentation, convoy), ledger), findings=True)
+    return Report(Triage((fragmentation, convoy), Ledger(entries(), 108 * MIB)), findings=True)
+
+
+def entries() -> tuple[Entry, ...]:
+    rows = (
+        ("glibc in use", 261, Memory.USED, "233 MiB of it leaked"),
+        ("glibc free", 31, Memory.FREE, ""),
+        ("thread stacks", 8, Memory.STACK, ""),
+        ("/usr/lib/x86_64-linux-gnu/libvery-long-name-of-a-library.so.6", 5, Memory.FILE, "mapped"),
+    )
+    return tuple(Entry(name, size * MIB, Bar(size / 305, kind), size / 305, said) for name, size, kind, said in rows)
+
+
+def page() -> Report:
+    data = Page(
+        "collector · pid 2914 · 12 threads · core.2914, 2026-11-22 14:51 UTC · glibc, 12 arenas",
+        "2 findings.",
+        ('SIGABRT in thread 1: "munmap_chunk(): invalid pointer"', "main.c:212 flush_batch ← main.c:340 worker"),
+        (*triage().data.findings,),
+        entries(),
+    )
+    held = [Evidence("libc", "debug info of build-id 0123"), Evidence("mp_", "at 0x7f0000000340, 16 votes")]
+    absent = Problem("absent-memory", 0x7F0004000000, "132 KiB of the heap are not in the core")
+    return Report(data, held, [absent], complete=False, findings=True, next=("glibc trim", "blocks summary"))
+
+
+def workers(number: int) -> Report:
+    rows = [ArenaRow(0x1000 * at, "thread", MIB + at, 0.5, WORKERS[at % 8 : at % 8 + 1], False) for at in range(number)]
+    return Report(AlikeArenas([ArenaRow(0x77, "main", MIB, 0.5, (), False), *rows]))
 
 
 def many_problems() -> Report:

@@ -39,6 +39,7 @@ Options:
   --bytes                   print exact numbers of bytes
   --color WHEN              when to colour text: auto, always, never (default
                             auto)
+  --evidence                show why the answer can be believed, check by check
   -h, --help                show this help
 
 Example:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.render.values import human_size, shorten, threads_width, threads_within, value_text
-from gdbext.report import Kind, ThreadRef
+from gdbext.render.values import shorten, threads_width, threads_within, value_text
+from gdbext.report import Bar, Kind, ThreadRef
+from gdbext.wording import size_text
 
 WORKERS = [ThreadRef(number, None, f"worker-{number}") for number in range(3, 10)]
 
@@ -17,22 +18,26 @@ WORKERS = [ThreadRef(number, None, f"worker-{number}") for number in range(3, 10
     [
         (0, "0 B"),
         (1023, "1023 B"),
-        (1024, "1.0 KiB"),
+        (1024, "1 KiB"),
         (1536, "1.5 KiB"),
-        (1024**2 - 1, "1.0 MiB"),
+        (1024**2 - 1, "1 MiB"),
         (93 * 1024**2 + 200000, "93.2 MiB"),
-        (3 * 1024**3, "3.0 GiB"),
-        (2**64 - 1, "16.0 EiB"),
-        (-2048, "-2.0 KiB"),
+        (233 * 1024**2 + 200000, "233 MiB"),
+        (1023 * 1024**2 + 400000, "1023 MiB"),
+        (1023 * 1024**2 + 800000, "1 GiB"),
+        (3 * 1024**3, "3 GiB"),
+        (2**64 - 1, "16 EiB"),
+        (-2048, "-2 KiB"),
     ],
 )
-def test_human_sizes(size, shown):
-    assert human_size(size) == shown
+def test_human_sizes_are_the_same_in_sentences_and_cells(size, shown):
+    assert size_text(size) == shown
+    assert value_text(size, Kind.BYTES) == shown
 
 
 @given(st.integers(0, 2**64))
 def test_human_sizes_are_short(size):
-    assert len(human_size(size)) <= 10
+    assert len(size_text(size)) <= 9
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -44,8 +49,11 @@ def test_none_is_unknown_in_every_kind(kind):
     "value, kind, shown",
     [
         (4096, Kind.ADDRESS, "0x1000"),
-        (1234567, Kind.COUNT, "1234567"),
-        (0.1234, Kind.SHARE, "12.3%"),
+        (1234567, Kind.COUNT, "1 234 567"),
+        (1234567, Kind.NUMBER, "1234567"),
+        (0.1234, Kind.SHARE, "12 %"),
+        (0.01234, Kind.SHARE, "1.2 %"),
+        (Bar(0.5), Kind.BAR, "50 %"),
         (float("nan"), Kind.SHARE, "?"),
         (True, Kind.FLAG, "yes"),
         (False, Kind.FLAG, "no"),

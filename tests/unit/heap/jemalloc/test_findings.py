@@ -263,9 +263,9 @@ def test_slabs_that_stay_for_little_are_told():
     (finding,) = find_findings(empties([120] * 2000))
     assert (finding.kind, finding.bytes) == ("fragmentation", 120 * 160 * 2000)
     assert finding.summary == (
-        "36.6 MiB of 39.1 MiB in slabs are empty regions (94 %): 2000 slabs stay for what is left in them"
+        "36.6 MiB of 39.1 MiB in slabs are empty regions (94 %): 2 000 slabs stay for what is left in them"
     )
-    assert finding.evidence == ("regions of 160: 2000 slabs not full, 6 % of their regions in use, 36.6 MiB empty",)
+    assert finding.evidence == ("regions of 160: 2 000 slabs not full, 6.2 % of their regions in use, 36.6 MiB empty",)
     assert finding.confidence is Confidence.HIGH and finding.threads is None
     for words in ("narenas", "MALLOCX_ARENA", "lg_tcache_max", "activedefrag"):
         assert words in finding.remedy
