@@ -179,7 +179,7 @@ install_by_pip() {
 link_from_distribution() {
     local name file
     while read -r name _ file; do
-        [[ $file == */__init__.py ]] && file=${file%/__init__.py}
+        [[ $file == */__init__.* ]] && file=${file%/*} # .py, or compiled: .cpython-313-….so
         ln -s "$file" "$1/${file##*/}"
     done < <(packages_in_gdb /nonexistent | grep -E '^(numpy|tabulate|tomli) [0-9.]+ /')
 }
@@ -224,15 +224,39 @@ install_deps() {
 
 # ---- native kernels ----------------------------------------------------------------------------
 
+# Set CARGO to the first cargo that runs, or return 1, with the reason in NO_CARGO. rustup's is there without a
+# toolchain too: then the next one on PATH, the distribution's, may do.
+find_cargo() {
+    local complaint
+    NO_CARGO="no Rust toolchain"
+    while read -r CARGO; do
+        complaint=$(run_cargo --version 2>&1 >/dev/null) && return
+        NO_CARGO="no Rust toolchain that runs ($CARGO: ${complaint%%$'\n'*})"
+    done < <(type -aP cargo)
+    return 1
+}
+
+# cargo runs the rustc that it meets first; rustup must not fetch a toolchain that nobody asked for.
+run_cargo() { PATH=${CARGO%/*}:$PATH RUSTUP_AUTO_INSTALL=0 "$CARGO" "$@" </dev/null; }
+
+# Build the library, or say in one line what runs instead; one that was built of other sources is not left behind.
 build_native() {
-    [[ -f $ROOT/native/Cargo.toml ]] || return 0
-    if [[ -z $(type -P cargo) ]]; then
-        say "no Rust toolchain: the slower reference kernels will run"
-    elif cargo build -q --release --offline --manifest-path "$ROOT/native/Cargo.toml" 2>"$DEPS/cargo.log" </dev/null; then
+    local native=$ROOT/native library
+    library=$native/target/release/libgdbext_native.so
+    [[ -f $native/Cargo.toml ]] || return 0
+    if ! find_cargo; then
+        if [[ -f $library && -z $(find "$native"/{src,Cargo.toml,Cargo.lock} -newer "$library") ]]; then
+            say "$NO_CARGO: the native kernels that were built before will run"
+            return
+        fi
+    elif run_cargo build -q --release --offline --manifest-path "$native/Cargo.toml" 2>"$DEPS/cargo.log"; then
         say "built the native kernels"
+        return
     else
-        say "the native kernels did not build (see .deps/cargo.log): the slower reference kernels will run"
+        NO_CARGO="the native kernels did not build (see .deps/cargo.log)"
     fi
+    rm -f "$library"
+    say "$NO_CARGO: the slower reference kernels will run"
 }
 
 # ---- what is added to the user's home ----------------------------------------------------------
@@ -467,13 +491,13 @@ run_checks() {
 # The native kernels' own tests, and with the newer toolchains their style.
 check_native() {
     local status=0
-    [[ -n $(type -P cargo) ]] || return 0
+    find_cargo || return 0
     cargo_native test -q --release >"$DEPS/cargo.log" 2>&1 || status=1
-    if cargo clippy --version >/dev/null 2>&1; then
+    if run_cargo clippy --version >/dev/null 2>&1; then
         cargo_native clippy -q --all-targets -- -D warnings >>"$DEPS/cargo.log" 2>&1 || status=1
     fi
-    if cargo fmt --version >/dev/null 2>&1; then
-        (cd "$ROOT/native" && cargo fmt --check) >>"$DEPS/cargo.log" 2>&1 || status=1
+    if run_cargo fmt --version >/dev/null 2>&1; then
+        (cd "$ROOT/native" && run_cargo fmt --check) >>"$DEPS/cargo.log" 2>&1 || status=1
     fi
     ((status == 0)) || { tail -n 40 "$DEPS/cargo.log" && say "the native kernels have faults: this run fails"; }
     return $status
@@ -482,7 +506,7 @@ check_native() {
 cargo_native() {
     local verb=$1
     shift
-    cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" "$@" </dev/null
+    run_cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" "$@"
 }
 
 run_tests() {

@@ -17,6 +17,7 @@ import gdb
 
 from gdbext.arguments import Arguments, find_json, nearest, parse
 from gdbext.bridge import dependencies, language, selection
+from gdbext.bridge.charset import writable
 from gdbext.bridge.context import Context
 from gdbext.errors import GdbextError, NoHeapError, UsageError
 from gdbext.progress import checked
@@ -35,7 +36,7 @@ class SpecCommand(gdb.Command):
 
     def __init__(self, spec: Any, name: str) -> None:
         self.spec = spec
-        self.__doc__ = _brief(spec, name)
+        self.__doc__ = writable(_brief(spec, name))
         completion = gdb.COMPLETE_COMMAND if spec.raw else gdb.COMPLETE_EXPRESSION
         takes_text = spec.expression is not None or spec.words is not None
         super().__init__(name, gdb.COMMAND_DATA, completion if takes_text else gdb.COMPLETE_NONE)
@@ -129,7 +130,7 @@ def _answer(spec: Any, text: str, context: Context) -> None:
     if arguments.flag("help"):
         from gdbext import render
 
-        gdb.write(render.help_text(spec))
+        gdb.write(writable(render.help_text(spec)))
         return
     has_text = not spec.raw and not arguments.flag("json")
     dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text
@@ -199,9 +200,9 @@ def _write(pieces: Iterable[str]) -> None:
         batch.append(piece)
         size += len(piece)
         if size >= _BATCH:
-            gdb.write("".join(batch))
+            gdb.write(writable("".join(batch)))
             batch, size = [], 0
-    gdb.write("".join(batch))
+    gdb.write(writable("".join(batch)))
 
 
 def write_beside(text: str) -> None:
@@ -255,7 +256,7 @@ def _write_envelope(spec: Any, text: str, context: Context, fault: GdbextError) 
 
 
 def _fail(spec: Any, context: Context, fault: GdbextError) -> None:
-    line = f"gdbext: {spec.title}: {fault}"
+    line = writable(f"gdbext: {spec.title}: {fault}")
     if not context.settings.get("safe"):
         raise gdb.GdbError(line)
     gdb.write(line + "\n", gdb.STDERR)

@@ -194,3 +194,22 @@ def test_the_environment_is_as_it_was(tmp_path, chosen):
     script += f"os.environ['OPENBLAS_NUM_THREADS'] = {chosen!r}\n" if chosen else ""
     script += "dependencies.load()\nprint('THREADS', os.environ.get('OPENBLAS_NUM_THREADS'))\n"
     assert f"THREADS {chosen}" in gdb(python(tmp_path / "environment.py", script)).out
+
+
+def test_help_and_tables_need_no_locale(tmp_path):
+    """As in ``LC_ALL=C``: what gdb cannot encode would leave a command, and all that come after it, out."""
+    table = python(
+        tmp_path / "table.py",
+        "from gdbext.bridge import charset, command\n"
+        "command._write(['\\u2026 3 more \\u2212 x\\n', 'caf\\xe9 \\u2588\\n'])\n"
+        "print('CHARSET', charset._host_charset())\n"
+        "if hasattr(gdb, 'host_charset'): del gdb.host_charset\n"
+        "print('CHARSET', charset._host_charset())\n",
+    )
+    ascii_only = ["-iex", "set host-charset ASCII"]
+    output = gdb("help gx breakpoints", "triage -h", "gx breakpoints delete", table, options=ascii_only)
+    assert "delete NUMBER... or all" in output.out and "triage --json=" in output.out, output
+    assert output.out.endswith("... 3 more - x\ncaf\\xe9 #\nCHARSET ASCII\nCHARSET ASCII\n"), output
+    assert output.err.endswith("; gx breakpoints delete NUMBER..., or delete all\n"), output
+    plain = gdb("help gx breakpoints", table)
+    assert "delete NUMBER… or all" in plain.out and "… 3 more − x\ncafé █\n" in plain.out, plain

@@ -124,21 +124,82 @@ def test_native_kernels_are_no_matter_where_there_are_none(machine):
     assert " kernels" not in machine.install().stdout
 
 
-def test_native_kernels_without_rust(machine):
-    (machine.checkout / "native").mkdir()
-    (machine.checkout / "native" / "Cargo.toml").write_text("[package]\n")
-    result = machine.install()
-    assert result.returncode == 0
-    assert "no Rust toolchain: the slower reference kernels will run" in result.stdout
+RUSTUP = "error: rustup could not choose a version of cargo to run, because no default is configured."
+SHIM = f"#!/usr/bin/env bash\necho '{RUSTUP}' >&2\necho 'help: run rustup default stable' >&2\nexit 1\n"
+CARGO = """#!/usr/bin/env bash
+echo "${0%/*}/cargo $* ${PATH%%:*} $RUSTUP_AUTO_INSTALL" >>"$FAKE_LOG"
+[[ $1 == --version ]] || exit ${FAKE_CARGO_STATUS:-0}
+"""
 
 
-def test_native_kernels_that_do_not_build(machine):
-    (machine.checkout / "native").mkdir()
-    (machine.checkout / "native" / "Cargo.toml").write_text("[package]\n")
-    machine.add_program("cargo", "#!/usr/bin/env bash\nexit 101\n")
-    result = machine.install()
-    assert result.returncode == 0
-    assert "the native kernels did not build (see .deps/cargo.log)" in result.stdout
+@pytest.fixture
+def native(machine):
+    """The kernels' sources in the checkout."""
+    folder = machine.checkout / "native"
+    (folder / "src").mkdir(parents=True)
+    for name in ("Cargo.toml", "Cargo.lock", "src/lib.rs"):
+        (folder / name).write_text("")
+    return folder
+
+
+def said_of_kernels(machine, **environment):
+    result = machine.install(**environment)
+    assert result.returncode == 0, result.stderr
+    (line,) = [line for line in result.stdout.splitlines() if "kernels" in line.replace(str(machine.root), "")]
+    return line
+
+
+def test_native_kernels_without_rust(machine, native):
+    assert said_of_kernels(machine) == "gdbext: no Rust toolchain: the slower reference kernels will run"
+
+
+def test_native_kernels_with_rustup_and_no_toolchain(machine, native):
+    machine.add_program("cargo", SHIM)
+    reason = f"no Rust toolchain that runs ({machine.root}/bin/cargo: {RUSTUP})"
+    assert said_of_kernels(machine) == f"gdbext: {reason}: the slower reference kernels will run"
+
+
+def test_a_distributions_toolchain_serves_behind_rustups(machine, native):
+    machine.add_program("cargo", SHIM)
+    other = machine.root / "distribution"
+    other.mkdir()
+    (other / "cargo").write_text(CARGO)
+    (other / "cargo").chmod(0o755)
+    machine.environment["PATH"] += f":{other}"
+    assert said_of_kernels(machine) == "gdbext: built the native kernels"
+    line = f"{other}/cargo build -q --release --offline --manifest-path {native}/Cargo.toml"
+    assert f"{line} {other} 0\n" in machine.log  # with its own rustc first, and nothing fetched
+
+
+def built_before(native, newer):
+    library = native / "target" / "release" / "libgdbext_native.so"
+    library.parent.mkdir(parents=True)
+    library.write_text("")
+    for path in native.rglob("*"):
+        os.utime(path, (1000, 1000))
+    os.utime(native / "src" / "lib.rs" if newer == "sources" else library, (2000, 2000))
+    return library
+
+
+def test_native_kernels_that_do_not_build(machine, native):
+    library = built_before(native, newer="library")
+    machine.add_program("cargo", CARGO)
+    assert said_of_kernels(machine, FAKE_CARGO_STATUS="101") == (
+        "gdbext: the native kernels did not build (see .deps/cargo.log): the slower reference kernels will run"
+    )
+    assert not library.exists()
+
+
+def test_native_kernels_built_before_stay_while_they_are_of_these_sources(machine, native):
+    library = built_before(native, newer="library")
+    line = "gdbext: no Rust toolchain: the native kernels that were built before will run"
+    assert said_of_kernels(machine) == line and library.exists()
+
+
+def test_native_kernels_of_older_sources_go(machine, native):
+    library = built_before(native, newer="sources")
+    line = "gdbext: no Rust toolchain: the slower reference kernels will run"
+    assert said_of_kernels(machine) == line and not library.exists()
 
 
 def test_distribution_serves_when_pip_cannot(machine):
@@ -148,6 +209,15 @@ def test_distribution_serves_when_pip_cannot(machine):
     assert "numpy, tabulate and tomli (ERROR: no registry); using the distribution's" in result.stdout
     (place,) = machine.deps.glob("py*")
     assert (place / "numpy").resolve().parent == (place / "tabulate.py").resolve().parent == distribution
+
+
+def test_a_compiled_package_of_the_distribution_is_linked_whole(machine):
+    place = machine.add_distribution()
+    with open(place / "tomli" / "__init__.py", "a") as module:
+        module.write("__file__ = __file__[:-2] + 'cpython-399-x86_64-linux-gnu.so'\n")
+    assert machine.install(FAKE_PIP_ERROR="no registry").returncode == 0
+    (linked,) = machine.deps.glob("py*/tomli")
+    assert linked.resolve() == place / "tomli"
 
 
 def test_distribution_packages_are_installed_when_pip_cannot(machine):
