@@ -14,6 +14,7 @@ from gdbext.analysis.quiet import quiet
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
+from gdbext.analysis.unowned import UnownedWaits
 from gdbext.heap.model import Heap
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.report import (
@@ -65,6 +66,7 @@ class Triage:
     findings: Sequence[Finding] = table("Findings")
     heaps: Sequence[HeapRow] = table("Heaps")
     ledger: Optional[Ledger] = table("Ledger", default=None)
+    waits: Sequence[UnownedWaits] = table(None, default=())
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,13 @@ class Beyond:
     """What was found besides the heaps.
 
     :param complete: False when that search was stopped.
+    :param waits: threads that wait where no lock names the owner, as far as they belong on the page.
     """
 
     findings: Sequence[Finding] = ()
     evidence: Sequence[Evidence] = ()
     complete: bool = True
+    waits: Sequence[UnownedWaits] = ()
 
 
 NOTHING = Beyond()
@@ -95,6 +99,7 @@ def joined(*parts: Beyond) -> Beyond:
         [finding for part in parts for finding in part.findings],
         [evidence for part in parts for evidence in part.evidence],
         all(part.complete for part in parts),
+        [group for part in parts for group in part.waits],
     )
 
 
@@ -129,11 +134,12 @@ def triage(
             found,
             rows,
             account,
+            beyond.waits,
         ),
         evidence=[*evidence_of(heaps), *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *problems],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
-        notes=notes_on(heaps, known),
+        notes=[*(group.sentence for group in beyond.waits), *notes_on(heaps, known)],
         findings=bool(found),
     )
 
