@@ -14,6 +14,7 @@ from gdbext.analysis.residency import residency_of
 from gdbext.analysis.tablesearch import Looked
 from gdbext.analysis.thresholds import thresholds
 from gdbext.analysis.unattributed import find_unattributed
+from gdbext.analysis.unowned import for_each_notable
 from gdbext.bridge.lockplaces import read_knowledge, wants_tables
 from gdbext.bridge.tables import judge_tables
 from gdbext.heap.model import Heap
@@ -61,7 +62,9 @@ def look_beyond(context: Any) -> triage.Beyond:
     kept: "list[Looked]" = []
     tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)
     known = read_knowledge(context, census, stacks, tables=kept)
-    locks = triage.Beyond(find_lock_findings(census, known, context.settings))
+    found = find_lock_findings(census, known, context.settings)
+    waits = tuple(for_each_notable(known.unowned, context.settings["convoy-many"], page=True))
+    locks = triage.Beyond(found, waits=waits)
     return triage.joined(tables, locks)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.faultplace import describe_fault
-from gdbext.analysis.lastwords import find_last_words, printable
+from gdbext.analysis.lastwords import bounded, find_last_words
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
 from gdbext.memory.corenotes import SI_KERNEL, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, SignalInfo
@@ -33,6 +33,7 @@ _CAUSES: Mapping[Tuple[int, int], str] = {
     (11, 1): "address not mapped", (11, 2): "access not permitted", (11, 3): "bounds exceeded",
     (11, 4): "access not permitted by a protection key", (31, 1): "a system call that seccomp forbids",
 }  # fmt: skip
+_OUTSIDE = "a process outside of its PID namespace"
 _NO_ADDRESS = "no address is reported, as for a pointer that is not canonical (x86)"
 _SAVED_AT = 192  # bytes from the stack pointer beneath a handler to err
 _PAGE_FAULT = 14
@@ -101,6 +102,7 @@ def find_death(target: Target, heaps: Sequence[Heap] = (), stacks: Stacks = NO_S
     thread = next((one for one in target.threads if one.lwp == signal.lwp), None)
     frames = list(stacks.frames(thread, _DEEP)) if thread is not None else []
     fault, below = _find_first_fault(target, signal, frames)
+    place = describe_fault(target, heaps, thread if fault is signal else None, fault)
     words = find_last_words(target, thread, frames) if signal.number in (SIGABRT, SIGTRAP) else None
     shown = _without_raising(below or frames, signal.number) or _only_frame(target, thread)
     return Death(
@@ -108,7 +110,7 @@ def find_death(target: Target, heaps: Sequence[Heap] = (), stacks: Stacks = NO_S
         None if thread is None else thread.number,
         _cause(target, signal, fault),
         fault.address,
-        describe_fault(target, heaps, thread if fault is signal else None, fault),
+        None if place is None else bounded(place),
         None if words is None else words.text,
         None if words is None else words.source,
         tuple(frame_text(target, frame) for frame in _sound(shown)[:SHOWN]),
@@ -157,8 +159,9 @@ def _is_own(target: Target, signal: SignalInfo) -> bool:
 def _cause(target: Target, signal: SignalInfo, fault: SignalInfo) -> Optional[str]:
     """Return what led to the signal, in words; None where that is not known."""
     if fault.sender is not None:
-        own = _is_own(target, signal)
-        return "raised by the process itself" if own else f"sent by process {signal.sender}, user {signal.user}"
+        if _is_own(target, signal):
+            return "raised by the process itself"
+        return f"sent by {f'process {signal.sender}' if signal.sender else _OUTSIDE}, user {signal.user}"
     no_address = fault.number == SIGSEGV and fault.code == SI_KERNEL
     known = _NO_ADDRESS if no_address else _CAUSES.get((fault.number, fault.code or 0))
     if fault is signal:
@@ -197,8 +200,8 @@ def _only_frame(target: Target, thread: Optional[Thread]) -> Sequence[Frame]:
 def frame_text(target: Target, frame: Frame) -> str:
     """Return "main.c:212 flush_batch", without debug info "flush_batch", without a name "libz.so.1+0x51c"."""
     if frame.function:
-        return printable(f"{frame.line or ''} {frame.function}".strip().encode())
+        return bounded(f"{frame.line or ''} {frame.function}".strip())
     module = target.find_module(frame.pc)
     if module is None:
         return f"{frame.pc:#x}"
-    return printable(f"{module.path.rpartition('/')[2]}+{frame.pc - module.base:#x}".encode())
+    return bounded(f"{module.path.rpartition('/')[2]}+{frame.pc - module.base:#x}")

@@ -20,7 +20,8 @@ from gdbext.target import Target, Thread
 LONGEST = 256  # bytes of a message
 _LARGEST = 1 << 24  # bytes that glibc maps for a message: the text of an assertion may be long, but not that long
 _STACK = 1 << 16  # bytes of the aborting thread's stack that are searched
-_PAGES = 1 << 18  # pages whose first bytes are compared with a sanitizer's report
+_PAGES = 1 << 16  # pages whose first bytes are compared with a sanitizer's report: 256 MiB
+_STEP = 1 << 10  # pages at a time: where memory cannot be mapped they are copied
 _RULE = b"=" * 65 + b"\n"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _REPORT = re.compile(r"==\d+==\s*ERROR: (\w*Sanitizer: [^\n]*)(?:\n((?:READ|WRITE|The signal) [^\n]*))?")
@@ -37,6 +38,11 @@ class LastWords:
 
     text: str
     source: str
+
+
+def bounded(text: str) -> str:
+    """Return a name from the target as :func:`printable` would."""
+    return printable(text.encode("utf-8", "backslashreplace"))
 
 
 def printable(data: bytes) -> str:
@@ -116,7 +122,7 @@ def find_sanitizer_report(target: Target) -> Optional[str]:
     for address in _pages_like(target, _RULE):
         match = _REPORT.search(_ANSI.sub("", _read_most(target, address, 1024).decode("utf-8", "replace")))
         if match is not None:
-            return printable("; ".join(part for part in match.groups() if part).encode())
+            return bounded("; ".join(part for part in match.groups() if part))
     return None
 
 
@@ -125,15 +131,17 @@ def _pages_like(target: Target, beginning: bytes) -> Iterator[int]:
     page, left = target.abi.page_size, _PAGES
     regions = [one for one in target.index.regions if one.anonymous and one.writable and one.source == "memory"]
     for region in sorted(regions, key=lambda one: one.size):
-        count = min(region.size // page, left)
-        left -= count
-        try:
-            data = np.frombuffer(view(target.memory, region.start, count * page), np.uint8)
-        except FaultError:
-            continue
-        heads = data.reshape(count, page)[:, : len(beginning)]
-        for row in np.flatnonzero((heads == np.frombuffer(beginning, np.uint8)).all(axis=1)).tolist():
-            yield region.start + row * page
+        last = region.start + min(region.size // page, left) * page
+        left -= (last - region.start) // page
+        for start in range(region.start, last, _STEP * page):
+            count = min(_STEP, (last - start) // page)
+            try:
+                data = np.frombuffer(view(target.memory, start, count * page), np.uint8)
+            except FaultError:
+                break
+            heads = data.reshape(count, page)[:, : len(beginning)]
+            for row in np.flatnonzero((heads == np.frombuffer(beginning, np.uint8)).all(axis=1)).tolist():
+                yield start + row * page
 
 
 @dataclass(frozen=True)
@@ -245,7 +253,7 @@ def _is_single(target: Target, info: int) -> bool:
 def _readable(target: Target, info: int, mangled: str) -> str:
     symbol = target.symbols.find_name(info) or ""
     named = symbol[len("typeinfo for ") :] if symbol.startswith("typeinfo for ") else None
-    return printable((named or find_plain_name(mangled) or mangled).encode())
+    return bounded(named or find_plain_name(mangled) or mangled)
 
 
 def _what(target: Target, names: Sequence[str], thrown: int) -> Optional[str]:

@@ -7,11 +7,16 @@ from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.lockoddities import for_each_oddity
 from gdbext.analysis.missing import Unexamined
+from gdbext.analysis.unowned import UnownedWaits, for_each_notable
 from gdbext.analysis.waitgraph import Convoy, Cycle, WaitGraph, build_graph
-from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, line, table
+from gdbext.report import Evidence, Finding, Kind, Problem, Report, Settings, column, line, table
+from gdbext.structures.locks.frames import label_of
 from gdbext.structures.locks.model import Census, Frame, LockState, Primitive, Wait
 from gdbext.wording import count_text
 
+# Of `set gx`: waiters that make a convoy behind a slow holder, behind any holder, and the chain that is long.
+SLOW, MANY, LONG = "convoy-waiters", "convoy-many", "hot-bin"
+DEFAULTS = {SLOW: 3, MANY: 16, LONG: 20}
 RESTARTED = "restart_syscall"  # how the kernel names a timed call once somebody has interrupted it
 
 
@@ -93,6 +98,8 @@ class ThreadRow:
     because: Sequence[str] = column(None, Kind.OBJECT, default=())
     place: str = column("in", default="", json=False)
     frame: Optional[str] = column(None, default=None)
+    frame_line: Optional[str] = column(None, default=None)
+    frame_address: Optional[int] = column(None, Kind.ADDRESS, default=None)
 
 
 @dataclass(frozen=True)
@@ -138,18 +145,19 @@ class LockWaits:
     summary: str = line("locks", json=False)
     findings: Sequence[Finding] = table("Findings")
     sentences: Sequence[str] = table(None)
-    told: Sequence[str] = table("Who waits for whom", json=False)
+    more: Sequence[str] = table("Who waits for whom", json=False)
     threads: Sequence[ThreadRow] = table("Threads", alike=("number", "lwp", "name"))
     locks: Sequence[LockRow] = table("Locks")
     cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
     convoys: Sequence[ConvoyRow] = table(None)
+    unowned: Sequence[UnownedWaits] = table(None, default=())
 
 
 @dataclass(frozen=True)
 class QuietLockWaits(LockWaits):
     """As :class:`LockWaits`, where nobody waits for anybody, or the findings say it all."""
 
-    told: Sequence[str] = table(None, json=False)
+    more: Sequence[str] = table(None, json=False)
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,7 @@ class Knowledge:
     :param name_of: an address's name, or None.
     :param positions: of threads in chains, by thread number.
     :param frames: the first frame of each thread that is no wrapper of a lock, by number.
+    :param unowned: threads that wait where no lock in memory names the owner, grouped.
     :param evidence: what the tables behind names and positions are.
     :param unexamined: tables that were not searched for, or not walked.
     """
@@ -166,6 +175,7 @@ class Knowledge:
     name_of: Callable[[int], Optional[str]] = lambda address: None
     positions: Mapping[int, Position] = field(default_factory=dict)
     frames: Mapping[int, Frame] = field(default_factory=dict)
+    unowned: Sequence[UnownedWaits] = ()
     evidence: Sequence[Evidence] = ()
     unexamined: Sequence[Unexamined] = ()
 
@@ -175,25 +185,33 @@ def lockwait_report(
     known: Knowledge = Knowledge(),
     findings: Sequence[Finding] = (),
     problems: Sequence[Problem] = (),
+    settings: Settings = DEFAULTS,
 ) -> Report:
     """Put a census on one page.
 
     :param findings: of ``find_lock_findings``; they decide the shell's exit status.
+    :param settings: of ``set gx``; those not given have their defaults.
     """
     graph = build_graph(census)
     writer = _Writer(census, graph, known)
-    sentences = (*writer.sentences(), *for_each_oddity(census, lambda wait: lock_text(wait, known.name_of)))
+    notable = for_each_notable(known.unowned, settings.get(MANY, DEFAULTS[MANY]), page=False)
+    sentences = (
+        *writer.sentences(),
+        *for_each_oddity(census, lambda wait: lock_text(wait, known.name_of)),
+        *(group.sentence for group in notable),
+    )
     summaries = {finding.summary for finding in findings}
-    told = tuple(sentence for sentence in sentences if sentence not in summaries)
-    data = (LockWaits if told else QuietLockWaits)(
+    more = tuple(sentence for sentence in sentences if sentence not in summaries)
+    data = (LockWaits if more else QuietLockWaits)(
         _summary(census, graph),
         tuple(findings),
         sentences,
-        told,
+        more,
         tuple(writer.thread_rows()),
         tuple(writer.lock_rows()),
         tuple(cycle.threads for cycle in graph.cycles),
         tuple(writer.convoy_rows()),
+        known.unowned,
     )
     problems = [*problems, *(one.problem for one in known.unexamined)]
     return Report(data, known.evidence, problems, not known.unexamined, census.notes, bool(findings))
@@ -280,8 +298,10 @@ class _Writer:
             "" if wait.confidence is None else wait.confidence.value,
             None if wait.confidence is None else wait.confidence.value,
             wait.because,
-            "" if frame is None else frame.function or f"{frame.pc:#x}",
+            "" if frame is None else label_of(frame) if frame.function else f"{frame.pc:#x}",
             None if frame is None else frame.function,
+            None if frame is None else frame.line,
+            None if frame is None else frame.pc,
         )
 
     def _lock_row(self, lock: int, queue: Sequence[Wait]) -> LockRow:
@@ -375,7 +395,7 @@ def lock_text(wait: Wait, name_of: Callable[[int], Optional[str]]) -> str:
 
 
 def doing(number: int, waits: Mapping[int, Wait], known: Knowledge) -> str:
-    """Return what a thread does: "running in look_up, in the chain of bin 7 of cache, at entry 3 of 90"."""
+    """Return what a thread does: "running in find (table.c:90), in the chain of bin 7 of cache, at entry 3 of 90"."""
     wait, frame, position = waits[number], known.frames.get(number), known.positions.get(number)
     text = wait.state.value
     if wait.primitive is not None:
@@ -384,5 +404,5 @@ def doing(number: int, waits: Mapping[int, Wait], known: Knowledge) -> str:
     elif wait.syscall:
         text = "in a timed system call" if wait.syscall == RESTARTED else f"in {wait.syscall}"
     if frame is not None and frame.function:
-        text += f", called in {frame.function}" if wait.syscall and not wait.primitive else f" in {frame.function}"
+        text += f"{', called' if wait.syscall and not wait.primitive else ''} in {label_of(frame)}"
     return f"{text}, {position}" if position is not None else text

@@ -15,6 +15,7 @@ from gdbext.analysis.owners import OwnerRow, owner_rows
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
+from gdbext.analysis.unowned import UnownedWaits
 from gdbext.heap.model import Heap
 from gdbext.heap.told import evidence_of, problems_of
 from gdbext.report import (
@@ -84,6 +85,7 @@ class Triage:
     died: Optional[Death] = line(None, Kind.OBJECT, default=None)
     heaps: Sequence[HeapRow] = table(None, default=())
     ledger: Optional[Ledger] = table(None, default=None)
+    waits: Sequence[UnownedWaits] = table(None, default=())
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,14 @@ class Beyond:
     """What was found besides the heaps.
 
     :param unexamined: what was not, as far as it may hide a finding.
+    :param waits: threads that wait where no lock names the owner, as far as they belong on the page.
     """
 
     findings: Sequence[Finding] = ()
     evidence: Sequence[Evidence] = ()
     unexamined: Sequence[Unexamined] = ()
     notes: Sequence[str] = ()
+    waits: Sequence[UnownedWaits] = ()
 
     @property
     def complete(self) -> bool:
@@ -114,6 +118,7 @@ def joined(*parts: Beyond) -> Beyond:
         [evidence for part in parts for evidence in part.evidence],
         [one for part in parts for one in part.unexamined],
         [note for part in parts for note in part.notes],
+        [group for part in parts for group in part.waits],
     )
 
 
@@ -145,13 +150,14 @@ def triage(
         died,
         [_heap_row(heap) for heap in heaps],
         account,
+        beyond.waits,
     )
     return Report(
         page,
         evidence=[*evidence_of(heaps), *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *problems, *(one.problem for one in beyond.unexamined)],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
-        notes=[*notes_on(heaps, known if target.live else Knowledge(unknown="")), *beyond.notes],
+        notes=[*notes_on(heaps, known if target.live else Knowledge(unknown="")), *beyond.notes, *(group.sentence for group in beyond.waits)],
         findings=bool(found),
         next=leads_on(found, heaps),
     )

@@ -1,4 +1,4 @@
-"""Two looks at the same process: which waits are stuck, and which only slow."""
+"""Two samples of the same process: which waits are stuck, and which only slow."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HINT = "give the file of an earlier lockwait --json=FILE"
 
 @dataclass(frozen=True)
 class ChangeRow:
-    """One lock at both looks.
+    """One lock in both samples.
 
     :param still: threads that wait for it both times.
     :param verdict: ``stuck`` (same waiters, same holder, which has not moved), ``slow`` (same holder, moving),
         ``moving`` (another holder, or other waiters), ``gone`` (nobody waits any more), ``new``,
         ``same holder`` (which runs; nothing says whether it has moved), ``same waiters`` (of a lock without a holder).
-    :param overall: the same over all looks that were compared, one after the other.
+    :param overall: the same over all samples that were compared, one after the other.
     """
 
     lock: int = column("lock", Kind.ADDRESS)
@@ -33,16 +33,16 @@ class ChangeRow:
     still: int = column("both times", Kind.COUNT)
     holder: Optional[int] = column("holder now", Kind.COUNT)
     verdict: str = column("verdict")
-    overall: str = column("all looks")
+    overall: str = column("all samples")
 
 
 @dataclass(frozen=True)
-class Look:
-    """One look at the process.
+class Sample:
+    """One sample of the process.
 
-    :param seconds: since the look before, or None: it is the first, or nothing says when it was.
+    :param seconds: since the previous sample, or None: it is the first, or nothing says when it was.
     :param waiting: threads that waited for a lock or another thread.
-    :param changes: against the look before.
+    :param changes: against the previous sample.
     """
 
     seconds: Optional[float]
@@ -54,21 +54,21 @@ class Look:
 class ComparedLockWaits(LockWaits):
     """What ``lockwait --compare`` answers."""
 
-    changes: Sequence[ChangeRow] = table("Since the look before", default=())
+    changes: Sequence[ChangeRow] = table("Since the previous sample", default=())
     samples: Sequence[Any] = line(None, Kind.OBJECT, default=())
-    looks: str = line("looks", json=False, default="")
+    counted: str = line("samples", json=False, default="")
 
 
 @dataclass(frozen=True)
 class QuietComparedLockWaits(ComparedLockWaits):
     """As :class:`ComparedLockWaits`, without sentences of its own."""
 
-    told: Sequence[str] = table(None, json=False)
+    more: Sequence[str] = table(None, json=False)
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier look.
+    """An earlier sample.
 
     :param data: what ``lockwait --json`` wrote as ``data``.
     :param time: when, in seconds since the epoch, or None.
@@ -99,36 +99,36 @@ def read_earlier(path: str) -> Earlier:
 def compare(earlier: Earlier, now: LockWaits, time: Optional[float] = None) -> ComparedLockWaits:
     """Add every lock that was or is waited for; threads are matched by their LWP.
 
-    :param time: of the look now, in seconds since the epoch.
-    :raises UsageError: when the earlier look is no whole answer of lockwait.
+    :param time: of this sample, in seconds since the epoch.
+    :raises UsageError: when the earlier sample is no whole answer of lockwait.
     """
     try:
-        before = earlier.data.get("samples") or [Look(None, _waiting(earlier.data["threads"]), ())]
+        before = earlier.data.get("samples") or [Sample(None, _waiting(earlier.data["threads"]), ())]
         rows = tuple(_Comparison(earlier.data, now).rows())
         history = _history(before)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UsageError("--compare: it is no whole answer of lockwait", _HINT) from None
-    told = [_as_told(row) for row in rows]
+    changes = [_as_kept(row) for row in rows]
     seconds = None if time is None or earlier.time is None else max(time - earlier.time, 0.0)
     waiting = sum(row.primitive is not None for row in now.threads)
     rows = tuple(replace(row, overall=_overall([*history.get(row.lock, ()), row.verdict])) for row in rows)
-    samples = (*before, Look(seconds, waiting, told))
+    samples = (*before, Sample(seconds, waiting, changes))
     fields = {field.name: getattr(now, field.name) for field in fields_of(now)}
-    made = ComparedLockWaits if now.told else QuietComparedLockWaits
-    return made(**{**fields, "changes": rows, "samples": samples, "looks": _looks_text(samples)})
+    made = ComparedLockWaits if now.more else QuietComparedLockWaits
+    return made(**{**fields, "changes": rows, "samples": samples, "counted": _samples_text(samples)})
 
 
-def _as_told(row: ChangeRow) -> Mapping[str, Any]:
-    """Return a change as a look keeps it: without what other looks say."""
-    told = {**row.__dict__, "lock": f"{row.lock:#x}"}
-    del told["overall"]
-    return told
+def _as_kept(row: ChangeRow) -> Mapping[str, Any]:
+    """Return a change as a sample keeps it: without what others say."""
+    kept = {**row.__dict__, "lock": f"{row.lock:#x}"}
+    del kept["overall"]
+    return kept
 
 
-def _looks_text(samples: Sequence[Any]) -> str:
-    rows = [look.__dict__ if isinstance(look, Look) else look for look in samples]
+def _samples_text(samples: Sequence[Any]) -> str:
+    rows = [sample.__dict__ if isinstance(sample, Sample) else sample for sample in samples]
     gaps = [row["seconds"] for row in rows[1:]]
-    text = count_text(len(rows), "look")
+    text = count_text(len(rows), "sample")
     return text if None in gaps else f"{text} in {sum(gaps):.1f} s"
 
 
@@ -137,21 +137,21 @@ def _waiting(threads: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _history(samples: Sequence[Any]) -> Mapping[int, Sequence[str]]:
-    """Return the verdicts on each lock, look by look."""
+    """Return the verdicts on each lock, sample by sample."""
     verdicts: "dict[int, list[str]]" = {}
-    for look in samples:
-        for row in look.changes if isinstance(look, Look) else look["changes"]:
+    for sample in samples:
+        for row in sample.changes if isinstance(sample, Sample) else sample["changes"]:
             verdicts.setdefault(int(row["lock"], 16), []).append(row["verdict"])
     return verdicts
 
 
 def _overall(verdicts: Sequence[str]) -> str:
     """Return one verdict for several: a holder that moved once is not stuck, and one that let go is not slow."""
-    told = [verdict for verdict in verdicts if verdict != "new"] or list(verdicts)
+    known = [verdict for verdict in verdicts if verdict != "new"] or list(verdicts)
     for weaker in ("gone", "moving", "same waiters", "same holder", "slow"):
-        if weaker in told:
-            return "moving" if weaker == "gone" and len(told) > 1 else weaker
-    return told[-1]
+        if weaker in known:
+            return "moving" if weaker == "gone" and len(known) > 1 else weaker
+    return known[-1]
 
 
 class _Comparison:
@@ -199,9 +199,10 @@ class _Comparison:
         then, now = self._threads_then[lwp], self._threads_now[lwp]
         if "running" in (then["state"], now.state):
             return "same holder"
-        # Looking at it has interrupted a timed call, which then goes by another name.
+        # Sampling has interrupted a timed call, which then goes by another name.
         calls = {then["syscall"], now.syscall} - {RESTARTED}
-        return "stuck" if len(calls) < 2 and then["frame"] == now.frame else "slow"
+        place = None if then["frame_address"] is None else int(then["frame_address"], 16)
+        return "stuck" if len(calls) < 2 and place == now.frame_address else "slow"
 
 
 def _holder_of(row: LockRow) -> Optional[int]:

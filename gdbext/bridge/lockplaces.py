@@ -9,6 +9,7 @@ from gdbext.analysis.placenames import find_block_name, find_mapping_name, find_
 from gdbext.analysis.tableplaces import TablePlaces, WalkedTable, walked_tables
 from gdbext.analysis.tablesearch import Looked
 from gdbext.analysis.triage import NOTHING
+from gdbext.analysis.unowned import find_unowned
 from gdbext.analysis.waitgraph import find_held_locks, find_holders
 from gdbext.bridge.tables import find_tables
 from gdbext.structures.locks.frames import find_telling
@@ -49,6 +50,7 @@ def read_knowledge(
         names.find_name,
         {number: position for number, position in positions.items() if position is not None},
         _telling_frames(census, stacks),
+        find_unowned(census, stacks),
         tuple(search.evidence),
         tuple(search.unexamined),
     )

@@ -308,6 +308,11 @@ def is_death(value: Any) -> bool:
     return set(value) == whole and CHECKS["text"](value["signal"]) and CHECKS["texts"](value["frames"])
 
 
+def is_waits(value: Any) -> bool:
+    whole = {"count", "threads", "function", "line", "what", "advice", "idle"}
+    return isinstance(value, list) and all(set(one) == whole for one in value)
+
+
 def is_ledger(value: Any) -> bool:
     return not list(wrong_fields(value, FIELDS["rss"]))
 
@@ -319,6 +324,7 @@ CHECKS = {
     "signed bytes": is_integer,
     "signed": is_integer,
     "death": is_death,
+    "waits": is_waits,
     "owner": is_owner,
     "position": is_position,
     "share": lambda value: isinstance(value, float) and 0 <= value <= 1,

@@ -27,6 +27,11 @@ def is_library(frame: Frame) -> bool:
     return (frame.module or "").startswith(_LIBRARIES)
 
 
-def label_of(frame: Frame) -> str:
-    """Return how a frame is written: its function, else module and address."""
+def name_of(frame: Frame) -> str:
+    """Return a frame's function, else module and address."""
     return frame.function or f"{frame.module or '?'}@{frame.pc:#x}"
+
+
+def label_of(frame: Frame) -> str:
+    """Return how a frame is shown: "flush_batch (main.c:212)", without debug info as :func:`name_of`."""
+    return f"{name_of(frame)} ({frame.line})" if frame.line else name_of(frame)

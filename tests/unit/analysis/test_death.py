@@ -81,6 +81,8 @@ def test_a_fault_has_its_address(tmp_path, machine):
 def test_who_sent_it(tmp_path, machine):
     others = core_of(tmp_path, 3, 0, lambda writer: writer.pack("iI", 4242, 1000), machine)
     assert find_death(others).summary == "SIGQUIT in thread 1: sent by process 4242, user 1000"
+    outside = core_of(tmp_path, 3, 0, lambda writer: writer.pack("iI", 0, 0), machine)
+    assert find_death(outside).cause == "sent by a process outside of its PID namespace, user 0"
     own = core_of(tmp_path, 3, -6, lambda writer: writer.pack("iI", 7, 0), machine)
     assert find_death(own).cause == "raised by the process itself"
 

@@ -219,7 +219,7 @@ def test_what_is_waited_for_in_words(primitive, name, text):
     assert lock_text(wait(1, primitive, 0xA0), lambda address: name) == text
 
 
-# ---- several looks ----
+# ---- several samples ----
 
 
 def look(place, *waits):
@@ -235,7 +235,7 @@ def data_of(report):
 
 
 def chain(*places):
-    """Return the last of several looks, each compared with the one before."""
+    """Return the last of several samples, each compared with the one before."""
     waiting = wait(2, Primitive.MUTEX, 0xA0, owner_tid=1001)
     answer, data = look(places[0], waiting), None
     for at, place in enumerate(places):
@@ -257,12 +257,12 @@ def chain(*places):
         ((None, None), "same holder", "same holder"),  # a bin, and no entry
     ],
 )
-def test_all_looks_are_one_verdict(places, verdict, overall):
+def test_all_samples_are_one_verdict(places, verdict, overall):
     answer, data = chain(*places)
     assert [(row.verdict, row.overall) for row in answer.changes] == [(verdict, overall)]
     assert len(data["samples"]) == len(places)
     assert [each["seconds"] for each in data["samples"]] == [None] + [1.0] * (len(places) - 1)
-    assert answer.looks == f"{len(places)} looks in {len(places) - 1}.0 s"
+    assert answer.counted == f"{len(places)} samples in {len(places) - 1}.0 s"
     assert all(each["waiting"] == 1 for each in data["samples"])
 
 
@@ -270,7 +270,7 @@ def test_a_lock_that_was_let_go_between():
     waiting = wait(2, Primitive.MUTEX, 0xA0, owner_tid=1001)
     first = compare(Earlier(data_of(look(5, waiting))), look(5).data)
     assert [(row.verdict, row.overall) for row in first.changes] == [("gone", "gone")]
-    assert first.looks == "2 looks"
+    assert first.counted == "2 samples"
     again = compare(Earlier(data_of(type(look(5))(first))), look(5, waiting).data)
     assert [(row.verdict, row.overall) for row in again.changes] == [("new", "gone")]
 

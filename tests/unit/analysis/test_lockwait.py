@@ -15,7 +15,7 @@ from gdbext.analysis.waitchanges import Earlier, compare
 from gdbext.analysis.waitdot import dot_lines
 from gdbext.analysis.waitgraph import build_graph
 from gdbext.report import Confidence
-from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
+from gdbext.structures.locks.model import Census, Frame, LockState, Mention, Primitive, State, Wait
 from gdbext.target import Thread
 
 
@@ -154,7 +154,7 @@ def document(report):
     return json.loads("".join(render.json_pieces(report, schema="gdbext/lockwait/1", target=None, limit=None)))
 
 
-def test_two_looks_tell_stuck_from_slow():
+def test_two_samples_tell_stuck_from_slow():
     def look(place, *waits):
         known = Knowledge(positions={1: Position(1, 0x5000, None, 7, place, 900, "rbx")})
         return lockwait_report(census(running(1), *waits), known)
@@ -170,6 +170,23 @@ def test_two_looks_tell_stuck_from_slow():
         assert rows == {0xA0: verdict, 0xB0: "gone"}
     (row,) = [row for row in compare(before, look(10, waiting(2, 0xC0, 1)).data).changes if row.lock == 0xC0]
     assert (row.verdict, row.before, row.now) == ("new", 0, 1)
+
+
+def test_a_holder_that_waits_elsewhere_in_the_same_function_has_moved():
+    """What a holder is in is told apart by address: a function may wait in two places, and lambdas share a name."""
+
+    def sample(pc):
+        frames = {1: Frame(0, pc, None, "flush", None, f"main.c:{pc}")}
+        taken = census(running(1, "fsync"), waiting(2, 0xA0, 1))
+        return lockwait_report(taken, Knowledge(frames=frames))
+
+    before = Earlier(document(sample(10))["data"])
+    (stuck,), (slow,) = (compare(before, sample(pc).data).changes for pc in (10, 12))
+    assert (stuck.verdict, slow.verdict) == ("stuck", "slow")
+    (row,) = [row for row in document(sample(10))["data"]["threads"] if row["frame"]]
+    assert (row["frame"], row["frame_line"], row["frame_address"]) == ("flush", "main.c:10", "0xa")
+    text = "".join(render.text(sample(10), exact=False, limit=None))
+    assert "held by thread 1, which is in fsync, called in flush (main.c:10)" in " ".join(text.split())
 
 
 def test_the_graph_as_dot():

@@ -1,0 +1,81 @@
+"""Threads that wait in one known function for what no lock in memory names the owner of, grouped, with whom to ask.
+
+A group is information and no finding: from one stop nobody can tell a queue that moves from one that does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Optional, Sequence
+
+from gdbext.analysis.waitgraph import build_graph
+from gdbext.report import Kind, column
+from gdbext.structures.locks.model import Census, Frame, Stacks, State
+from gdbext.structures.locks.waitplaces import WaitPlace, find_wait_place
+from gdbext.wording import count_text
+
+_DEEP = 24
+_WAITING = (State.FUTEX, State.SYSCALL)
+
+
+@dataclass(frozen=True)
+class UnownedWaits:
+    """Threads that wait in one function.
+
+    :param line: of the first of them, "mdl.cc:1763", or None.
+    :param idle: whether threads without work wait there too.
+    """
+
+    count: int = column("threads", Kind.COUNT)
+    threads: Sequence[int] = column(None, Kind.OBJECT)
+    function: str = column("wait in")
+    line: Optional[str] = column("line")
+    what: str = column("for")
+    advice: str = column("next")
+    idle: bool = column(None, Kind.FLAG)
+
+    @property
+    def sentence(self) -> str:
+        """The group in words, with what to do next."""
+        verb = "waits" if self.count == 1 else "wait"
+        usual = "; idle threads wait there too" if self.idle else ""
+        who = f"{count_text(self.count, 'thread')} {verb} in {self.function} for {self.what}{usual}"
+        return f"{who}; the owner is not known from memory: {self.advice}"
+
+
+def find_unowned(census: Census, stacks: Stacks) -> Sequence[UnownedWaits]:
+    """Return the groups, those with most threads first; a thread whose wait has a known owner is in none."""
+    graph = build_graph(census)
+    owned = {*graph.edges, *graph.lost}
+    owned.update(number for convoy in graph.convoys if convoy.holder is not None for number in convoy.waiters)
+    numbers: "dict[str, list[int]]" = {}
+    found: "dict[str, tuple[WaitPlace, Frame]]" = {}
+    for wait in census.waits:
+        waits = wait.state in _WAITING and wait.thread.number not in owned
+        known = find_wait_place(stacks.frames(wait.thread, _DEEP)) if waits else None
+        if known is not None:
+            name = (known[1].function or "").partition("(")[0]
+            found.setdefault(name, known)
+            numbers.setdefault(name, []).append(wait.thread.number)
+    rows = [_row(name, *found[name], listed) for name, listed in numbers.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.count, row.threads)))
+
+
+def _row(function: str, place: WaitPlace, frame: Frame, numbers: Sequence[int]) -> UnownedWaits:
+    return UnownedWaits(
+        len(numbers), tuple(numbers), function, frame.line, place.what, place.advice, place.idle
+    )
+
+
+def for_each_notable(groups: Sequence[UnownedWaits], many: int, *, page: bool) -> Iterator[UnownedWaits]:
+    """Iterate over the groups that are worth a sentence.
+
+    Where idle threads wait, only many are. On a page that is not about locks many must wait anywhere, and idle places
+    are left out: a pool without work is no news.
+
+    :param many: threads, ``set gx convoy-many``.
+    """
+    for group in groups:
+        enough = group.count >= many
+        if (enough and not group.idle) if page else (enough or not group.idle):
+            yield group
