@@ -27,9 +27,10 @@ from gdbext.report import (
     table,
 )
 from gdbext.target import Target
-from gdbext.wording import count_text
+from gdbext.wording import address_text, count_text
 
 _PLACES = 5
+_LISTED = 100  # places in JSON
 _LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
 _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -196,6 +197,14 @@ def find_corruption(heap: Heap) -> Sequence[Finding]:
             summary,
             evidence=tuple(evidence),
             remedy=remedy,
+            details={
+                "allocator": heap.allocator,
+                "count": len(damage),
+                "places": [
+                    {"kind": one.kind, "address": address_text(one.address), "message": one.message}
+                    for one in damage[:_LISTED]
+                ],
+            },
         ),
     )
 
