@@ -18,6 +18,11 @@ def size_text(size: int) -> str:
     return f"{digits[:-2] if digits.endswith('.0') else digits} {unit}"
 
 
+def address_text(address: Optional[int]) -> Optional[str]:
+    """Return "0x…" for what JSON has as an address, None where it is not known."""
+    return None if address is None else f"{address:#x}"
+
+
 def grouped(number: int) -> str:
     """Return a count, its thousands set apart by spaces."""
     return f"{number:,}".replace(",", " ")

@@ -7,7 +7,7 @@
  *
  * stale       four entries of five got a new name and kept the hash of the old one: one stored hash
  * incident    one entry in eight did
- * wildcard    all of them did: a group with a single stored hash
+ * wildcard    all of them did: a group with a single stored hash, as a constant hash function makes it
  * weak        the hash function knows 16 values only
  * low         the hash function's low 12 bits are constant
  * attack      one entry in eight has a hash of its own, chosen for one bin

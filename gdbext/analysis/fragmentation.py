@@ -13,7 +13,7 @@ and the largest run of each arena counts only by what exceeds the largest block 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Container, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from gdbext.heap.model import U64, Heap, Mask
 from gdbext.memory.intervals import I64
 from gdbext.report import Confidence, Finding, Kind, Severity, column
 from gdbext.target import Target
-from gdbext.wording import count_text, share_text, size_text
+from gdbext.wording import address_text, count_text, share_text, size_text
 
 FRAGMENTATION = "fragmentation"
 SHRINK_REALLOC = "shrink-realloc"
@@ -40,6 +40,7 @@ _LARGE_RATIO = 200
 _ROUND = 4096
 _ROUND_SLACK = 16  # usable bytes that one block may have beyond the request
 _TOLD = 3
+_WORTH = 10  # one part in so many of what is free must go back for trimming to be advised
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def find_fragmentation(
     """
     runs, layout = find_runs(heap, target.abi.page_size, skip_arenas)
     pinned = runs.select(runs.pinned)
-    scene = _Scene(heap, layout, limits, residency, _shared_bytes(heap, skip_arenas))
+    scene = _Scene(heap, layout, limits, residency, _shared_bytes(heap, skip_arenas), target.abi.page_size)
     findings: List[Finding] = []
     pattern = find_pattern(heap, pinned)
     if pattern is not None and scene.worth_telling(pinned.select(pattern.mask), excused=0):
@@ -95,6 +96,7 @@ class _Scene:
     """What a finding is measured against.
 
     :param shared: bytes of the heap that lie in shared spans.
+    :param page: bytes of one.
     """
 
     heap: Heap
@@ -102,6 +104,7 @@ class _Scene:
     limits: Thresholds
     residency: Optional[Residency]
     shared: int
+    page: int
 
     def cost(self, runs: Runs) -> int:
         """Return the free bytes, only those in RAM where that is known."""
@@ -124,6 +127,12 @@ class _Scene:
             excused = _SINGLE_BLOCK if known is None else known
         buffers = sum(min(excused, self.cost(runs.select(at))) for at in _largest_by_arena(runs))
         return self.cost(runs) - buffers
+
+    def returnable(self, runs: Runs) -> int:
+        """Return the bytes of whole pages inside the runs, those in RAM where that is known."""
+        if self.residency is None:
+            return int(runs.pages.sum())
+        return self.residency.resident(*runs.page_bounds(self.page))
 
     def share_text(self, cost: int) -> str:
         """Return a cost as share of the heap."""
@@ -228,7 +237,8 @@ def _shrink_finding(scene: _Scene, runs: Runs, pattern: Pattern) -> Finding:
         summary,
         cost,
         evidence=tuple(_evidence(scene, runs)),
-        remedy=_remedy(scene.heap, SHRINK_REALLOC),
+        remedy=_remedy(scene, runs, SHRINK_REALLOC),
+        details={**_details(scene, runs), "buffer_bytes": pattern.total, "left_bytes": pattern.before},
     )
 
 
@@ -247,20 +257,52 @@ def _fragmentation_finding(scene: _Scene, runs: Runs) -> Finding:
         summary,
         cost,
         evidence=tuple(_evidence(scene, runs)),
-        remedy=_remedy(scene.heap, FRAGMENTATION),
+        remedy=_remedy(scene, runs, FRAGMENTATION),
+        details=_details(scene, runs),
     )
 
 
 _ADVICE = {
-    FRAGMENTATION: "return free pages from within the heap, allocate long-lived blocks before short-lived "
-    "ones, or use an allocator that returns pages below live blocks",
+    FRAGMENTATION: "allocate long-lived blocks before short-lived ones, or use an allocator that returns pages below "
+    "live blocks",
     SHRINK_REALLOC: "copy what is kept into a block of its own size and free the buffer, or reuse one "
     "buffer, instead of shrinking each with realloc",
 }
 
 
-def _remedy(heap: Heap, kind: str) -> str:
-    return heap.remedies.get(kind, _ADVICE[kind])
+def _remedy(scene: _Scene, runs: Runs, kind: str) -> str:
+    """Return what to do; giving pages back by hand is a part of it only where that gives back something."""
+    advice = scene.heap.remedies.get(kind, _ADVICE[kind])
+    trim, pages = scene.heap.remedies.get("trim"), scene.returnable(runs)
+    if trim is None:
+        return advice
+    if _WORTH * pages >= scene.cost(runs):
+        return f"{trim} returns {size_text(pages)} of whole pages now. {advice}"
+    nothing = f"only {size_text(pages)}" if pages else "nothing"
+    return f"{advice} {trim} would return {nothing}: hardly a run holds whole pages that the process still has."
+
+
+def _details(scene: _Scene, runs: Runs) -> Dict[str, Any]:
+    blocks = scene.heap.blocks
+    largest = np.argsort(~runs.bytes, kind="stable")[:_TOLD].tolist()
+    pins = [None if int(runs.after[at]) == NONE else int(runs.after[at]) for at in largest]
+    return {
+        "allocator": scene.heap.allocator,
+        "runs": len(runs),
+        "free_bytes": int(runs.bytes.sum()),
+        "page_bytes": int(runs.pages.sum()),
+        "heap_bytes": scene.shared,
+        "largest": [
+            {
+                "address": address_text(int(runs.start[at])),
+                "bytes": int(runs.bytes[at]),
+                "arena": address_text(arena_address(scene.heap, int(runs.owner[at]))),
+                "pinned_by": None if pin is None else address_text(int(blocks.address[pin])),
+                "pin_bytes": None if pin is None else int(blocks.size[pin]),
+            }
+            for at, pin in zip(largest, pins)
+        ],
+    }
 
 
 def _evidence(scene: _Scene, runs: Runs) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from gdbext.analysis.blocktypes.model import UNKNOWN, BlockTypes
 from gdbext.analysis.leakdoubts import Doubt, doubts_text, find_doubts
@@ -13,11 +13,12 @@ from gdbext.analysis.leaktables import LeakRootRow, Tables, TypeRow
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.report import Confidence, Finding, Severity
-from gdbext.wording import count_text, size_text
+from gdbext.wording import address_text, count_text, size_text
 
 LEAK = "leak"
 
 _MOST = 3  # types, sizes
+_LISTED = 100  # types, and leak roots that are looked at for examples of them
 _AROUND = 2  # neighbours on each side
 _LOOKED_AT = 64  # of them, since most may be what the leak root keeps
 _NEAR = 1 << 16  # bytes; what lies farther is no neighbour
@@ -45,7 +46,40 @@ def make_finding(reach: Reach, types: Optional[BlockTypes], sure: bool = True) -
         bytes=totals.leaked_bytes,
         evidence=tuple(_evidence(reach, totals, tables, known, doubts)),
         remedy=_REMEDY.format(next(iter(tables.leak_roots())).address),
+        details=_details(totals, tables),
     )
+
+
+def _details(totals: Totals, tables: Tables) -> Dict[str, Any]:
+    roots = list(islice(tables.leak_roots(), _LISTED))
+    examples = {row.type: row.address for row in reversed(roots)}
+    groups = [
+        {
+            "type": row.type,
+            "recognised_by": row.recognised_by,
+            "blocks": row.blocks,
+            "bytes": row.bytes,
+            "leak_roots": row.leak_roots,
+            "kept_bytes": row.kept_bytes,
+            "example": address_text(examples.get(row.type)),
+        }
+        for row in islice(tables.by_type() or (), _LISTED)
+    ]
+    return {
+        "blocks": totals.leaked_blocks,
+        "leak_roots": totals.leak_root_blocks,
+        "groups": groups,
+        "largest": [
+            {
+                "address": address_text(row.address),
+                "size": row.size,
+                "type": row.type,
+                "kept_blocks": row.kept_blocks,
+                "kept_bytes": row.kept_bytes,
+            }
+            for row in roots[:_MOST]
+        ],
+    }
 
 
 def _summary(totals: Totals, known: Sequence[TypeRow]) -> str:

@@ -6,7 +6,7 @@ by something slow (a system call other than a lock's, a long chain), or when ver
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.lockwait import (
     DEFAULTS,
@@ -22,7 +22,7 @@ from gdbext.analysis.lockwait import (
 from gdbext.analysis.waitgraph import Convoy, Cycle, build_graph
 from gdbext.report import Confidence, Finding, Problem, Settings, Severity
 from gdbext.structures.locks.model import Census, Primitive, State, Wait
-from gdbext.wording import count_text
+from gdbext.wording import address_text, count_text
 
 _LINES, _LISTED = 4, 12  # lines of evidence of one kind; threads in one
 _RANK = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
@@ -75,6 +75,7 @@ class _Judge:
             waiters=len(behind),
             evidence=tuple(self._evidence(number) for number in behind[:_LISTED]),
             remedy=_RELOCK if alone else _ORDER,
+            details={"threads": behind, "locks": self._locks(behind), "timed": cycle.timed},
         )
 
     def of_lost(self, lost: Mapping[int, int]) -> Iterator[Finding]:
@@ -94,6 +95,7 @@ class _Judge:
                 waiters=len(queue),
                 evidence=tuple(self._evidence(number) for number in queue[:4]),
                 remedy="A thread ended, or was cancelled, without unlocking; use a robust mutex, or a cleanup handler.",
+                details={"threads": queue, "locks": self._locks(queue[:1]), "owner_tid": tid},
             )
 
     def of_convoy(self, convoy: Convoy) -> Iterator[Finding]:
@@ -110,7 +112,25 @@ class _Judge:
             waiters=len(convoy.waiters),
             evidence=(*self._queue(convoy.direct), *self._holding(convoy)),
             remedy=self._remedy(convoy, spinning),
+            details={
+                "threads": list(convoy.waiters),
+                "locks": self._locks(convoy.direct[:1]),
+                "holder": convoy.holder,
+                "holder_certain": not convoy.guessed,
+            },
         )
+
+    def _locks(self, numbers: Sequence[int]) -> Sequence[Mapping[str, Any]]:
+        """Return the locks that threads wait for, in their order, for programs."""
+        waits = [self._waits[number] for number in numbers]
+        return [
+            {
+                "address": address_text(wait.lock),
+                "name": None if wait.lock is None else self._known.name_of(wait.lock),
+                "primitive": None if wait.primitive is None else wait.primitive.value,
+            }
+            for wait in waits
+        ]
 
     def _is_the_programs(self, convoy: Convoy) -> bool:
         """Return whether the lock is not libc's own: many threads that print, or allocate, queue and go on."""

@@ -56,6 +56,17 @@ def with_target(report: Report, target: Target) -> Report:
     return replace(report, problems=problems, complete=report.complete and is_whole(problems))
 
 
+def with_clock(report: Report, seconds: int) -> Report:
+    """Return a report that says that a clock has cut it short, since another run may come to another answer.
+
+    :param seconds: after which that was; 0: it was not.
+    """
+    if not seconds:
+        return report
+    message = f"set gx time-budget ended this after {seconds} s: another run may come to another answer"
+    return replace(report, problems=[*report.problems, Problem("time-limit", None, message)], complete=False)
+
+
 def find_gap(target: Target) -> Optional[str]:
     """Return in words what of what the program could write is not in the core; None when nothing is missing."""
     if is_whole(target.problems):

@@ -51,6 +51,10 @@ class Runs:
     def __len__(self) -> int:
         return len(self.start)
 
+    def page_bounds(self, page_size: int) -> Tuple[U64, U64]:
+        """Return where the whole pages inside begin and end."""
+        return _page_bounds(self.start, self.end, page_size)
+
     def select(self, mask: "Mask | I64") -> "Runs":
         """Return the runs that a mask or an index array picks."""
         unsigned = (self.start[mask], self.end[mask], self.bytes[mask], self.pages[mask])
@@ -160,12 +164,15 @@ def _measure(heap: Heap, layout: Layout, first: I64, last: I64, sizes: U64, page
     return Runs(start, end, sizes, pages, owner, span, before, after, _pinned(layout, span, last))
 
 
-def _whole_pages(start: U64, end: U64, page_size: int, links: int = 8 * _LINKS) -> U64:
+def _page_bounds(start: U64, end: U64, page_size: int, links: int = 8 * _LINKS) -> Tuple[U64, U64]:
     mask = ~np.uint64(page_size - 1)
     low = (start + np.uint64(links + page_size - 1)) & mask
-    high = end & mask
-    pages: U64 = np.where(high > low, high - low, np.uint64(0))
-    return pages
+    return low, np.maximum(end & mask, low)
+
+
+def _whole_pages(start: U64, end: U64, page_size: int) -> U64:
+    low, high = _page_bounds(start, end, page_size)
+    return high - low
 
 
 def _live_neighbour(heap: Heap, block: I64, neighbour: I64, step: int) -> I64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, make_dataclass, replace
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from gdbext.structures.opening import Structure
 from gdbext.structures.probes import ProbeWalk
 from gdbext.structures.resolve import Opened
 from gdbext.target import Target
-from gdbext.wording import grouped
+from gdbext.wording import address_text, grouped
 
 _TOLD = 4  # tables with the same verdict that are explained each
 _ALARM = 1000  # entries in one bin from which a finding is critical
@@ -349,7 +349,38 @@ def _finding(examined: Examined, at: int, verdict: Verdict, name: str) -> Findin
         sentence,
         evidence=tuple(_evidence(examined, at, name)),
         remedy=advice,
+        details=_details(examined, at, name),
     )
+
+
+def _details(examined: Examined, at: int, name: str) -> Dict[str, Any]:
+    figures = examined.measured[at].figures
+    longest = figures.worst[0] if figures.worst else None
+    return {
+        "table": name,
+        "address": address_text(examined.walked[at].table.address),
+        "index": figures.index,
+        "tables": len(examined.measured),
+        "entries": figures.walked,
+        "bins": figures.bins,
+        "fair_length": figures.fair,
+        "hot_bins": figures.hot_bins,
+        "hot_entries": figures.hot_entries,
+        "hot_hashes": figures.hot_hashes,
+        "longest": None if longest is None else _bin_details(longest),
+    }
+
+
+def _bin_details(row: BinRow) -> Dict[str, Any]:
+    return {
+        "bin": row.bin,
+        "length": row.len,
+        "distinct_hashes": row.distinct_hashes,
+        "distinct_keys": row.distinct_keys,
+        "hash": address_text(row.hash),
+        "hash_entries": row.hash_entries,
+        "hash_keys": row.hash_keys,
+    }
 
 
 def _evidence(examined: Examined, at: int, name: str) -> Iterator[str]:

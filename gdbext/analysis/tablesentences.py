@@ -76,6 +76,8 @@ def _weak(figures: Figures, where: str, key: Optional[Key]) -> str:
         what = f"{grouped(figures.hot_entries)} of the {grouped(figures.walked)} entries in {where} lie in " + (
             f"{count_text(figures.hot_bins, 'bin')} of {grouped(figures.bins)}"
         )
+    if figures.hot_hashes == 1 and figures.flooded == figures.walked:
+        return f"{what}: the hash function is constant, or each entry kept the hash of one key"
     return f"{what}: the hash function makes too little of the keys"
 
 

@@ -33,9 +33,10 @@ from gdbext.report import (
     table,
 )
 from gdbext.target import Target
-from gdbext.wording import count_text, size_text
+from gdbext.wording import address_text, count_text, size_text
 
 _PLACES = 5
+_LISTED = 100  # places in JSON
 _LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
 _LARGE_REST = 0.2  # a share of memory without a known owner that wants a word
 _NEXT = 2
@@ -255,6 +256,14 @@ def find_corruption(heap: Heap) -> Sequence[Finding]:
             summary,
             evidence=tuple(evidence),
             remedy=remedy,
+            details={
+                "allocator": heap.allocator,
+                "count": len(damage),
+                "places": [
+                    {"kind": one.kind, "address": address_text(one.address), "message": one.message}
+                    for one in damage[:_LISTED]
+                ],
+            },
         ),
     )
 

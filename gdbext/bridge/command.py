@@ -148,8 +148,9 @@ def make_report(spec: Any, arguments: Arguments, context: Context) -> Any:
 
 def _completed(context: Context, report: Any) -> Any:
     """Add what is wrong with the target itself, the same for every command that has asked for it."""
-    from gdbext.analysis.missing import with_target
+    from gdbext.analysis.missing import with_clock, with_target
 
+    report = with_clock(report, context.progress.spent)
     target = context.known_target
     return report if target is None else with_target(report, target)
 

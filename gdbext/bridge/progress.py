@@ -22,6 +22,7 @@ class TerminalProgress:
 
     :param budget: seconds after which :meth:`at` raises; 0 for none.
     :param visible: whether to print; by default, whether standard error is a terminal.
+    :ivar spent: the budget, once it is; else 0.
     """
 
     def __init__(self, budget: int = 0, visible: Optional[bool] = None) -> None:
@@ -29,6 +30,7 @@ class TerminalProgress:
         self._stream = _find_terminal()
         self._visible = self._stream is not None if visible is None else visible
         self._deadline = now + budget if budget else None
+        self._budget, self.spent = budget, 0
         self._next = now + QUIET_SECONDS
         self._shown = 0
         self._last: Tuple[str, int, Optional[int]] = ("at work", 0, None)
@@ -41,7 +43,7 @@ class TerminalProgress:
         self._last = doing, done, total
         now = time.monotonic()
         if self._deadline is not None and now >= self._deadline:
-            self._deadline = None
+            self._deadline, self.spent = None, self._budget
             raise TimeUp
         if self._visible and now >= self._next:
             self._next = now + INTERVAL

@@ -186,7 +186,8 @@ class Heap:
     :param allocator: "glibc", "jemalloc", … with a prefix where there are several.
     :param charges: who owns which bytes of ``spans``.
     :param detail: the allocator's own view (``GlibcHeap``), for its own commands.
-    :param remedies: the allocator's advice by finding kind, for neutral analyses.
+    :param remedies: the allocator's advice by finding kind, for neutral analyses; "trim": what gives back whole pages
+        of free memory, where there is such a call.
     :param findings: what the allocator itself recognised.
     :param largest_block: usable bytes of the largest block that is cut from a shared span; larger
         ones get a mapping of their own (glibc's ``mp_.mmap_threshold``). None when unknown.

@@ -337,6 +337,7 @@ CHECKS = {
     "named counts": lambda value: is_named(value, lambda one: is_integer(one) and one > 0),
     "pairs": is_pairs,
     "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "details": lambda value: isinstance(value, dict) and value,
     "as `rss`": is_ledger,
 }
 
@@ -409,6 +410,31 @@ def test_evidence_and_problems_are_as_documented(answers):
         assert problem["kind"] in kinds
         assert problem["address"] is None or CHECKS["address"](problem["address"])
         assert isinstance(problem["corruption"], bool)
+
+
+def test_details_of_findings_are_as_documented(answers):
+    rows = table_rows(section("Details of findings"))
+    words = [(re.findall(r"`([^`]+)`", first), set(re.findall(r"`([^`]+)`", text))) for first, text in rows]
+    known = {kind: fields for kinds, fields in words for kind in kinds}
+    known["shrink-realloc"] |= known["fragmentation"]
+    assert set(known) == kinds_under("Kinds of findings")
+    seen = set()
+    for envelope in (envelope for envelopes in answers.values() for envelope in envelopes):
+        for finding in (envelope["data"] or {}).get("findings", ()):
+            seen.add(finding["kind"])
+            assert set(names(finding["details"])) <= known[finding["kind"]], finding["kind"]
+    assert {"corruption", "arena-proliferation", "deadlock"} <= seen
+
+
+def names(value: Any) -> Iterator[str]:
+    """Iterate over the names of all fields of an object and of what it holds."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from names(inner)
 
 
 def test_what_only_a_process_tells_is_null_on_a_core(answers):

@@ -291,7 +291,8 @@ def test_cplusplus_names_in_a_frame_of_c(cplus):
 
 def test_cplusplus_variables_are_found_by_names_that_can_be_typed(cplus):
     tagged = "Found<std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > >"
-    given = [each["answer"] for each in cplus.ask(["discover", tagged, 9, 9000], ["discover", "box::Holder<int>", 9, 9000])]
+    asks = [["discover", kind, 9, 9000] for kind in (tagged, "box::Holder<int>")]
+    given = [each["answer"] for each in cplus.ask(*asks)]
     assert [each["text"] for each in given[0]["found"]] == ["tagged"]
     assert [each["text"] for each in given[1]["found"]] == ["box::hidden"]
 

@@ -20,7 +20,7 @@ SMALL = ("--entries", "1500", "--bins", "64")
 VERDICTS = {
     "stale": "stale-hash",
     "incident": "stale-hash",
-    "wildcard": "stale-hash",
+    "wildcard": "weak-hash",
     "weak": "weak-hash",
     "low": "weak-hash",
     "attack": "hot-bin",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from gdbext.heap.glibc.tally import Tally, tally_arenas
+from gdbext.heap.glibc.trim import trimmable
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.report import Confidence, Finding, Severity
-from gdbext.wording import count_text, size_text
+from gdbext.wording import address_text, count_text, size_text
 
 FEWEST_ARENAS = 8  # beside the main one; fewer are what any threaded program has
 EMPTY_SHARE = 0.5  # of system memory in use, below which arenas count as hardly used
@@ -15,9 +16,12 @@ SHOWN = 5
 
 REMEDY = (
     "Cap the arenas: MALLOC_ARENA_MAX=2 in the environment, mallopt(M_ARENA_MAX, 2), or"
-    " GLIBC_TUNABLES=glibc.malloc.arena_max=2 (default 8 x cores). malloc_trim(0) returns free pages"
-    " of all arenas now, but not their tops. A thread pool with fewer threads, or jemalloc, also helps."
+    " GLIBC_TUNABLES=glibc.malloc.arena_max=2 (default 8 x cores). A thread pool with fewer threads, or jemalloc, also"
+    " helps."
 )
+TRIM = " malloc_trim(0) returns {} of free pages in these arenas now, but not their tops."
+NO_TRIM = " malloc_trim(0) would return only {} of them: what is free lies in tops, or in pieces of pages."
+WORTH = 0.1  # of what is free, from which trimming is worth its while
 
 
 def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
@@ -45,8 +49,38 @@ def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
         summary,
         bytes=system - used,
         evidence=tuple(_evidence(heap, pairs, len(stranded))),
-        remedy=REMEDY,
+        remedy=REMEDY + trim_advice(heap, system - used),
+        details={
+            "arenas": len(pairs),
+            "system_bytes": system,
+            "in_use_bytes": used,
+            "stranded": len(stranded),
+            "largest": [_details(view, tally) for view, tally in _largest(pairs)],
+        },
     )
+
+
+def trim_advice(heap: GlibcHeap, free: int) -> str:
+    """Return whether ``malloc_trim(0)`` helps against free memory of thread arenas.
+
+    :param free: bytes that are free in them.
+    """
+    gain = sum(one.in_bins for view, one in zip(heap.arenas, trimmable(heap)) if view.head.kind == "thread")
+    return (TRIM if gain and gain >= WORTH * free else NO_TRIM).format(size_text(gain))
+
+
+def _largest(pairs: List[Tuple[ArenaView, Tally]]) -> List[Tuple[ArenaView, Tally]]:
+    return sorted(pairs, key=lambda pair: -pair[0].head.system_mem)[:SHOWN]
+
+
+def _details(view: ArenaView, tally: Tally) -> Dict[str, Any]:
+    return {
+        "address": address_text(view.head.address),
+        "system_bytes": view.head.system_mem,
+        "in_use_bytes": tally.in_use_bytes,
+        "top_bytes": tally.top_bytes,
+        "attached": view.head.attached,
+    }
 
 
 def _partly_absent(heap: GlibcHeap) -> bool:
@@ -56,13 +90,12 @@ def _partly_absent(heap: GlibcHeap) -> bool:
 def _evidence(
     heap: GlibcHeap, pairs: List[Tuple[ArenaView, Tally]], stranded: int
 ) -> List[str]:
-    largest = sorted(pairs, key=lambda pair: -pair[0].head.system_mem)[:SHOWN]
     lines = [
         f"arena {view.head.address:#x}: system {size_text(view.head.system_mem)},"
         f" in use {size_text(tally.in_use_bytes)}, cached {size_text(tally.tcache_bytes)},"
         f" in bins {size_text(tally.bins_bytes)}, top {size_text(tally.top_bytes)},"
         f" {count_text(view.head.attached, 'thread')}"
-        for view, tally in largest
+        for view, tally in _largest(pairs)
     ]
     heaps = sum(len(view.heaps) for view, _ in pairs)
     lines.append(

@@ -17,9 +17,9 @@ REMEDIES: Dict[str, str] = {
     "corruption": "Look at who writes to the block before the first damaged place: `blocks at ADDRESS` shows it and "
     "what it holds; `glibc check` lists every place. Running the program under valgrind or AddressSanitizer "
     "names the line that writes.",
-    "fragmentation": "Free memory below live blocks goes back only page by page: malloc_trim(0) returns the "
-    "whole pages now. To keep it from coming back, give long-lived blocks their own place (allocate them "
-    "first, or from a pool), or lower M_MMAP_THRESHOLD (mallopt, or GLIBC_TUNABLES="
+    "trim": "malloc_trim(0)",
+    "fragmentation": "To keep free memory from staying below live blocks, give long-lived blocks their own place "
+    "(allocate them first, or from a pool), or lower M_MMAP_THRESHOLD (mallopt, or GLIBC_TUNABLES="
     "glibc.malloc.mmap_threshold=131072) so that large buffers get mappings of their own.",
     "shrink-realloc": "A large buffer that realloc shrinks keeps its place, and what is cut off stays below "
     "later blocks. Copy the result into a new small block and free the buffer, or give large buffers mappings "

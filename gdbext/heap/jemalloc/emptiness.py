@@ -74,6 +74,16 @@ def find_empty_slabs(heap: Jemalloc) -> Optional[Finding]:
         bytes=empty,
         evidence=tuple(_row_text(row) for row in rows[:SHOWN]),
         remedy=REMEDY,
+        details={
+            "allocator": heap.name,
+            "slabs": count,
+            "free_bytes": empty,
+            "heap_bytes": slabs,
+            "classes": [
+                {"size": row.info.reg_size, "slabs": row.slabs, "free_bytes": row.empty, "bytes": row.size}
+                for row in rows
+            ],
+        },
     )
 
 

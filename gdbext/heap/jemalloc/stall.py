@@ -7,13 +7,13 @@ What is held against each arena, so that a clock is not needed: how often its ep
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 from gdbext.heap.jemalloc.decay import ArenaDecay, Clock, Decay, DecayView
 from gdbext.heap.jemalloc.model import ArenaState, Jemalloc, TsdKind
 from gdbext.heap.jemalloc.tickers import Ticker
 from gdbext.report import Confidence, Finding, Severity, ThreadRef
-from gdbext.wording import count_text, grouped, size_text
+from gdbext.wording import address_text, count_text, grouped, size_text
 
 TICKS = 1000  # DECAY_NTICKS_PER_UPDATE: operations on an arena after which a thread looks at the clock
 FASTEST = 100  # ns: no extent is made or freed faster, and an arena makes and frees one at a time
@@ -181,7 +181,19 @@ def _finding(view: DecayView, stalls: Sequence[Stall]) -> Finding:
         ),
         remedy=REMEDY,
         threads=None if view.tickers is None else threads_of(view, named),
+        details={"arenas": [_details(stall) for stall in stalls]},
     )
+
+
+def _details(stall: Stall) -> Dict[str, Any]:
+    return {
+        "index": stall.decay.arena.index,
+        "address": address_text(stall.decay.arena.address),
+        "bytes": stall.bytes,
+        "pages": {kind.kind: kind.npages for kind in stall.kinds},
+        "advances": {kind.kind: kind.advances for kind in stall.kinds},
+        "stuck_threads": len(stall.stuck),
+    }
 
 
 def threads_of(view: DecayView, named: bool) -> tuple[ThreadRef, ...]:

@@ -29,6 +29,7 @@ from gdbext.heap.detect import find_heaps
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.report import Problem
+from gdbext.structures.library import Library
 from gdbext.structures.locks.model import NO_STACKS
 from gdbext.structures.types import NoTypes
 from tests.support.ptmalloc import PAGE, HeapBuilder
@@ -72,7 +73,7 @@ class Context:
 
     def __init__(self, target):
         self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_STACKS
-        self.types, self.root_names = NoTypes(), NoNames()
+        self.types, self.root_names, self.shapes = NoTypes(), NoNames(), Library({})
         self._heaps = find_heaps(target, SILENT)
         self._reach = self._types = None
 
