@@ -158,7 +158,11 @@ def triage(
         evidence=[*evidence_of(heaps), *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *problems, *(one.problem for one in beyond.unexamined)],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
-        notes=[*notes_on(heaps, known if target.live else Knowledge(unknown="")), *beyond.notes, *(group.sentence for group in beyond.waits)],
+        notes=[
+            *notes_on(heaps, known if target.live else Knowledge(unknown="")),
+            *beyond.notes,
+            *(group.sentence for group in beyond.waits),
+        ],
         findings=bool(found),
         next=leads_on(found, heaps),
     )

@@ -175,7 +175,7 @@ def test_errors_have_an_envelope(tmp_path, core, program, command, kind):
     output = ask([program, core], f"{command} --json={path}")
     document = json.loads(path.read_text())
     assert document["data"] is None and document["error"]["kind"] == kind
-    assert document["schema"] == f"gdbext/{'-'.join(command.split()[:2])}/1"
+    assert document["schema"] == f"gdbext/{'-'.join(command.split()[:2])}/2"
     assert "gdbext: probe " in output.err
     assert envelope(ask([], f"{command} --json"))["error"]["message"]
 
@@ -260,7 +260,7 @@ def test_safe_records_instead_of_raising():
 def test_safe_leaves_options_to_the_command(tmp_path):
     path = tmp_path / "out.json"
     ask([], f"gx safe gx commands --json={path} --limit 1")
-    assert json.loads(path.read_text())["schema"] == "gdbext/commands/1"
+    assert json.loads(path.read_text())["schema"] == "gdbext/commands/2"
 
 
 def test_the_setting_makes_every_command_safe(program):

@@ -140,7 +140,7 @@ def test_files_and_groups(stage, board, tmp_path):
 def test_errors_are_one_line(stage, board, tmp_path):
     here = stage("locks", "--mode=abba")
     other = tmp_path / "other.json"
-    other.write_text('{"schema": "gdbext/rss/1", "data": {}}')
+    other.write_text('{"schema": "gdbext/rss/2", "data": {}}')
     junk = tmp_path / "junk.json"
     junk.write_text("{")
     for command, message in (

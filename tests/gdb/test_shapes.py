@@ -143,7 +143,7 @@ def test_answers_are_as_documented(here, tmp_path):
     }
     for name, answer in zip(commands, ask(here, *commands.values())):
         known = fields_of(name)
-        assert answer["schema"] == f"gdbext/{name.replace(' ', '-')}/1"
+        assert answer["schema"] == f"gdbext/{name.replace(' ', '-')}/2"
         assert sorted(set(wrong_fields(answer["data"], known))) == []
         assert {path for path, _ in leaves(answer["data"], known)} == set(known)
 
