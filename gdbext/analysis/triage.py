@@ -10,7 +10,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 from gdbext.analysis.fragmentation import find_fragmentation
 from gdbext.analysis.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
 from gdbext.analysis.missing import find_gap, is_whole
-from gdbext.analysis.owners import OwnerRow, owner_rows
+from gdbext.analysis.owners import OwnerRow, is_free, owner_rows
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
@@ -35,6 +35,7 @@ from gdbext.wording import count_text, size_text
 
 _PLACES = 5
 _LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
+_LARGE_FREE = 0.05  # a share of free memory that wants a word
 _LARGE_REST = 0.2  # a share of memory without a known owner that wants a word
 _NEXT = 2
 _LEADS_ON = {
@@ -150,23 +151,21 @@ def triage(
 
 
 def death_text(died: Optional[Any]) -> Sequence[str]:
-    """Return why a process ended, in a line, and the frames of the thread in another; nothing of None.
+    """Return why a process ended, and where the thread was, each in a line.
 
-    :param died: a ``gdbext.analysis.death.Death``: ``signal``, ``thread``, ``address``, ``message``, ``frames``.
+    :param died: a ``gdbext.analysis.death.Death``, or None.
     """
-    if died is None:
-        return ()
-    thread = f" in thread {died.thread}" if died.thread is not None else ""
-    address = f" at {died.address:#x}" if died.address is not None else ""
-    message = f': "{died.message}"' if died.message else ""
-    return [f"{died.signal}{thread}{address}{message}", *([" ← ".join(died.frames)] if died.frames else ())]
+    return () if died is None else [line for line in (died.summary, died.trail) if line]
 
 
-def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap]) -> Sequence[str]:
-    """Return the commands that lead on from a page, those of the worst finding first."""
+def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap], further: Sequence[str] = ()) -> Sequence[str]:
+    """Return the commands that lead on from a page, those of the worst finding first.
+
+    :param further: what goes further where not all was examined; they come before all others.
+    """
     glibc = any(heap.family == "glibc" for heap in heaps)
     usual: Sequence[str] = ("rss", "blocks retained") if heaps else ("rss",)
-    chosen: Dict[str, None] = {}
+    chosen: Dict[str, None] = dict.fromkeys(further)
     for finding in findings:
         of_kind = _LEADS_ON if glibc else {**_LEADS_ON, **_OF_JEMALLOC}
         chosen.update(dict.fromkeys(of_kind.get(finding.kind, ())))
@@ -180,6 +179,11 @@ def _remarks(heaps: Sequence[Heap], findings: Sequence[Finding], account: Ledger
     if leaked and len(heaps) == 1:
         remarks[f"{heaps[0].allocator} in use"] = f"{size_text(leaked)} of it leaked"
     whole = sum(map(cost_of, account.entries))
+    for heap in heaps:
+        free = sum(cost_of(entry) for entry in account.entries if is_free(entry.owner, heap.allocator))
+        if heap.trimmable is not None and free > _LARGE_FREE * whole:
+            bytes_, command = heap.trimmable()
+            remarks[f"{heap.allocator} free"] = f"{size_text(min(bytes_, free))} would go back: {command}"
     rest = sum(cost_of(entry) for entry in account.entries if entry.owner == ANONYMOUS)
     if rest > _LARGE_REST * whole:
         remarks[ANONYMOUS] = "of no allocator that is known: a pool of the program's own, a JIT's code, plain mmap"
