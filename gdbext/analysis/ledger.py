@@ -17,8 +17,8 @@ import numpy as np
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.told import evidence_of, problems_of
-from gdbext.memory import Region, RegionIndex
-from gdbext.memory.intervals import Coverage, bytes_of, subtract, unite
+from gdbext.memory import Region, RegionIndex, for_each_written
+from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
 from gdbext.report import Bar, Kind, Memory, Problem, Report, column, line, table
 from gdbext.target import Module, Target
 from gdbext.wording import count_text, size_text
@@ -30,7 +30,8 @@ STACKS = "thread stacks"
 ANONYMOUS = "anonymous rest"
 
 FREE_PARTS = (
-    "bins", "top", "heap slack", "free regions", "dirty", "muzzy", "cache of small extents", "huge pages (free)",
+    "free", "bins", "top", "heap slack", "free regions", "dirty", "muzzy", "cache of small extents",
+    "huge pages (free)",
 )  # fmt: skip
 
 _RETAINED = " retained"  # address space that jemalloc keeps, without pages
@@ -44,6 +45,7 @@ class Entry:
 
     :param resident: bytes in RAM; None when unknown.
     :param in_core: bytes whose contents the core has; None for a process.
+    :param written: of them what is no hole of the core's file: nobody ever wrote there.
     :param share: of all that costs memory, see :func:`cost_of`.
     :param bytes: of address space.
     :param not_in_core: of them mapped in the target and absent from the core; None for a process.
@@ -52,6 +54,7 @@ class Entry:
     owner: str = column("owner")
     resident: Optional[int] = column(None, Kind.BYTES)
     in_core: Optional[int] = column(None, Kind.BYTES)
+    written: Optional[int] = column(None, Kind.BYTES, json=False)
     bar: Bar = column("share", Kind.BAR, json=False)
     share: Optional[float] = column("", Kind.SHARE, json=False)
     bytes: int = column("mapped", Kind.BYTES)
@@ -69,7 +72,7 @@ class LiveEntry(Entry):
 class CoreEntry(Entry):
     """As :class:`Entry`, of a core."""
 
-    in_core: Optional[int] = column("in core", Kind.BYTES)
+    written: Optional[int] = column("in core", Kind.BYTES, json=False)
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,12 @@ class PartialEntry(CoreEntry):
 
 
 def cost_of(entry: Entry) -> int:
-    """Return the bytes of an owner that cost memory: in RAM; else in the core; else all that are more than reserved."""
+    """Return the bytes of an owner that cost memory: in RAM; else in the core and written; else all but reserves."""
     if entry.resident is not None:
         return entry.resident
     if is_reserve(entry.owner):
         return 0
-    return entry.bytes if entry.in_core is None else entry.in_core
+    return entry.bytes if entry.written is None else entry.written
 
 
 def is_reserve(owner: str) -> bool:
@@ -105,7 +108,7 @@ def memory_of(owner: str) -> Memory:
         return Memory.ANONYMOUS
     if owner.endswith(" in use"):
         return Memory.USED
-    return Memory.FREE if owner.endswith(FREE_PARTS) else Memory.OVERHEAD
+    return Memory.FREE if owner.endswith(tuple(f" {part}" for part in FREE_PARTS)) else Memory.OVERHEAD
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def ledger(
     charges = [charge for heap in heaps for charge in heap.charges]
     union = unite([(charge.starts, charge.ends) for charge in charges])
     absent, present = ([r for r in regions if r.source == source] for source in ("absent", "memory"))
-    gauge = _Gauge(residency, coverage_of(absent), coverage_of(present), target.live)
+    gauge = _Gauge(residency, coverage_of(absent), coverage_of(present), _written(target, present), target.live)
     sums: Dict[str, _Sum] = {}
     for charge in charges:
         gauge.add(sums, charge.owner, charge.starts, charge.ends)
@@ -195,6 +198,14 @@ def find_anonymous_rest(target: Target, heaps: Sequence[Heap]) -> Coverage:
     return unite(rest).covered
 
 
+def _written(target: Target, present: Sequence[Region]) -> Coverage:
+    """Return what of a core's memory somebody wrote; where the memory does not know, all of it."""
+    if target.live:
+        return coverage_of(present)
+    pieces = [one for region in present for one in for_each_written(target.memory, region.start, region.end)]
+    return Coverage(*columns(pieces))
+
+
 def coverage_of(regions: Sequence[Region]) -> Coverage:
     """Return the address ranges of regions that are sorted and disjoint."""
     starts = np.fromiter((region.start for region in regions), np.uint64, len(regions))
@@ -210,6 +221,7 @@ class _Sum:
     resident: int = 0
     absent: int = 0
     in_core: int = 0
+    written: int = 0
 
 
 @dataclass(frozen=True)
@@ -219,6 +231,7 @@ class _Gauge:
     residency: Optional[Residency]
     absent: Coverage
     present: Coverage
+    written: Coverage
     live: bool
 
     def add(self, sums: Dict[str, _Sum], owner: str, starts: U64, ends: U64) -> None:
@@ -231,6 +244,7 @@ class _Gauge:
             account.absent += self.absent.within(starts, ends)
         if not self.live:
             account.in_core += self.present.within(starts, ends)
+            account.written += self.written.within(starts, ends)
 
     @property
     def row_type(self) -> Type[Entry]:
@@ -247,6 +261,7 @@ def _entry(owner: str, account: _Sum, gauge: _Gauge) -> Entry:
         owner,
         account.resident if gauge.residency is not None else None,
         None if gauge.live else account.in_core,
+        None if gauge.live else account.written,
         Bar(None, memory_of(owner)),
         None,
         account.bytes,

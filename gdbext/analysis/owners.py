@@ -82,7 +82,7 @@ def owner_rows(account: Ledger, allocators: Sequence[str], remarks: Mapping[str,
 def _row_type(account: Ledger) -> Type[OwnerRow]:
     if account.resident is not None:
         return ResidentRow
-    return InCoreRow if any(entry.in_core is not None for entry in account.entries) else OwnerRow
+    return InCoreRow if any(entry.written is not None for entry in account.entries) else OwnerRow
 
 
 def _large_files(entries: Sequence[Entry], whole: int) -> Sequence[str]:
@@ -100,6 +100,11 @@ def _joined_name(entry: Entry, allocators: Sequence[str], files: Sequence[str]) 
     if memory_of(entry.owner) is Memory.FILE and entry.owner not in files:
         return FILES
     return entry.owner
+
+
+def is_free(owner: str, allocator: str) -> bool:
+    """Return whether an owner is free memory of a heap."""
+    return owner.startswith(f"{allocator} ") and _part(owner[len(allocator) + 1 :]) == "free"
 
 
 def _part(owner: str) -> str:
@@ -123,5 +128,6 @@ def _beside(account: Ledger, whole: int) -> str:
     if absent:
         parts.append(f"not in the core: {size_text(absent)}")
     if rest > 0:
-        parts.append(f"{'mapped, not resident' if account.resident is not None else 'in files'}: {size_text(rest)}")
+        where = "mapped, not resident" if account.resident is not None else "never written, or in files"
+        parts.append(f"{where}: {size_text(rest)}")
     return f"({'; '.join(parts)})" if parts else ""

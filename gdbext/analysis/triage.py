@@ -11,7 +11,7 @@ from gdbext.analysis.death import Death
 from gdbext.analysis.fragmentation import find_fragmentation
 from gdbext.analysis.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
 from gdbext.analysis.missing import Unexamined, find_gap, is_whole
-from gdbext.analysis.owners import OwnerRow, owner_rows
+from gdbext.analysis.owners import OwnerRow, is_free, owner_rows
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
@@ -38,6 +38,7 @@ from gdbext.wording import address_text, count_text, size_text
 _PLACES = 5
 _LISTED = 100  # places in JSON
 _LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
+_LARGE_FREE = 0.05  # a share of free memory that wants a word
 _LARGE_REST = 0.2  # a share of memory without a known owner that wants a word
 _NEXT = 2
 _LEADS_ON = {
@@ -164,15 +165,18 @@ def triage(
             *(group.sentence for group in beyond.waits),
         ],
         findings=bool(found),
-        next=leads_on(found, heaps),
+        next=leads_on(found, heaps, [one.next for one in beyond.unexamined if one.next]),
     )
 
 
-def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap]) -> Sequence[str]:
-    """Return the commands that lead on from a page, those of the worst finding first."""
+def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap], further: Sequence[str] = ()) -> Sequence[str]:
+    """Return the commands that lead on from a page, those of the worst finding first.
+
+    :param further: what goes further where not all was examined; they come before all others.
+    """
     glibc = any(heap.family == "glibc" for heap in heaps)
     usual: Sequence[str] = ("rss", "blocks retained") if heaps else ("rss",)
-    chosen: Dict[str, None] = {}
+    chosen: Dict[str, None] = dict.fromkeys(further)
     for finding in findings:
         of_kind = _LEADS_ON if glibc else {**_LEADS_ON, **_OF_JEMALLOC}
         chosen.update(dict.fromkeys(of_kind.get(finding.kind, ())))
@@ -186,6 +190,11 @@ def _remarks(heaps: Sequence[Heap], findings: Sequence[Finding], account: Ledger
     if leaked and len(heaps) == 1:
         remarks[f"{heaps[0].allocator} in use"] = f"{size_text(leaked)} of it leaked"
     whole = sum(map(cost_of, account.entries))
+    for heap in heaps:
+        free = sum(cost_of(entry) for entry in account.entries if is_free(entry.owner, heap.allocator))
+        if heap.trimmable is not None and free > _LARGE_FREE * whole:
+            bytes_, command = heap.trimmable()
+            remarks[f"{heap.allocator} free"] = f"{size_text(min(bytes_, free))} would go back: {command}"
     rest = sum(cost_of(entry) for entry in account.entries if entry.owner == ANONYMOUS)
     if rest > _LARGE_REST * whole:
         remarks[ANONYMOUS] = "of no allocator that is known: a pool of the program's own, a JIT's code, plain mmap"

@@ -201,6 +201,8 @@ class Heap:
     :param metadata: start and end of what the allocator keeps for itself outside of ``spans``, or in blocks, and which
         may point at blocks without keeping them alive.
     :param foreign: start and end of the parts of ``spans`` that somebody else took from the system.
+    :param trimmable: counts the free bytes that the allocator would give back when asked, and names the command that
+        says more; None where it cannot be asked.
     """
 
     allocator: str
@@ -221,6 +223,7 @@ class Heap:
     brief: Optional[Sequence[Problem]] = None
     metadata: Sequence[Tuple[int, int]] = ()
     foreign: Sequence[Tuple[int, int]] = ()
+    trimmable: Optional[Callable[[], Tuple[int, str]]] = None
 
     @property
     def in_brief(self) -> Sequence[Problem]:

@@ -105,7 +105,7 @@ def test_truncation_is_told_in_text(staged):
     output = here.text(*ALL)
     assert "Traceback" not in output.err
     assert output.out.count("truncated-core") == len(ALL)
-    assert output.out.count("INCOMPLETE") == len(ALL)
+    assert output.out.count("not complete: ") == len(ALL)
     assert "No findings." not in output.out
 
 

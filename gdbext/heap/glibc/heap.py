@@ -8,6 +8,7 @@ from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.convert import Charges, spans_of
 from gdbext.heap.glibc.findings import find_arena_proliferation
+from gdbext.heap.glibc.trim import trimmable
 from gdbext.heap.glibc.view import GlibcHeap
 from gdbext.heap.model import Arena, Heap
 from gdbext.progress import Progress
@@ -56,6 +57,7 @@ def neutral(heap: GlibcHeap) -> Heap:
         _mmap_threshold(heap),
         metadata=_structures(heap),
         foreign=charges.foreign(),
+        trimmable=lambda: (sum(arena.bytes for arena in trimmable(heap)), "glibc trim"),
     )
 
 

@@ -1,11 +1,25 @@
 import json
+import os
+from dataclasses import dataclass, replace
 
 import pytest
 
+import gdbext
+from gdbext._mount import mount
 from gdbext.analysis.ledger import ledger
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import thresholds
-from gdbext.analysis.triage import Beyond, find_corruption, ranked, target_text, triage
+from gdbext.analysis.triage import (
+    _LEADS_ON,
+    _OF_JEMALLOC,
+    Beyond,
+    death_text,
+    find_corruption,
+    leads_on,
+    ranked,
+    target_text,
+    triage,
+)
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text
@@ -95,6 +109,56 @@ def test_one_finding_for_all_corruption(maker):
     assert find_corruption(maker.heap(problems=[Problem("absent", None, "not there")])) == ()
 
 
+@dataclass(frozen=True)
+class Died:
+    summary: str
+    trail: str
+
+
+def test_why_it_died_comes_before_the_findings(maker):
+    healthy(maker)
+    died = Died('SIGABRT in thread 1: "free(): invalid pointer"', "main.c:212 flush_batch ← start_thread")
+    report = triage(maker.target(), [maker.heap(findings=[finding(size=500 * MB)])], {}, died=died)
+    lines = "".join(text(report, exact=False, limit=None, plain=False)).splitlines()
+    at = lines.index('died  SIGABRT in thread 1: "free(): invalid pointer"')
+    assert lines[at + 1] == "      main.c:212 flush_batch ← start_thread"
+    assert lines.index("1 finding.") < at < lines.index("1  WARNING   growth  500 MiB")
+    assert death_text(Died("SIGSEGV", "")) == ["SIGSEGV"] and death_text(None) == ()
+
+
+def test_the_page_leads_on(maker):
+    healthy(maker)
+    glibc, jemalloc = (replace(maker.heap(), allocator=name) for name in ("glibc", "jemalloc"))
+    assert leads_on((), [glibc]) == ["rss", "blocks retained"] and leads_on((), []) == ["rss"]
+    assert leads_on([finding("leak")], [glibc]) == ["blocks leaks", "blocks retained"]
+    assert leads_on([finding("deadlock"), finding("leak")], [glibc]) == ["lockwait", "blocks leaks"]
+    assert leads_on([finding("corruption")], [glibc])[0] == "glibc check"
+    assert leads_on([finding("corruption")], [jemalloc])[0] == "gx jemalloc check"
+    assert leads_on([finding("leak")], [glibc], ["triage --leaks"]) == ["triage --leaks", "blocks leaks"]
+    mount(os.path.dirname(gdbext.__file__))
+    from gdbext.commands import find_command
+
+    known = {name for names in (_LEADS_ON, _OF_JEMALLOC) for commands in names.values() for name in commands}
+    for name in known:
+        spec = find_command(name.removeprefix("gx "))
+        assert spec is not None and spec.title == name
+
+
+def test_remarks_say_what_leaked_and_what_would_go_back(maker):
+    maker.span(START, [(60 * MB, State.IN_USE), (40 * MB, State.TOP)])
+    heap = maker.heap(findings=[finding("leak", size=50 * MB)], trimmable=lambda: (99 * MB, "glibc trim"))
+    rows = {row.owner: row.remark for row in triage(maker.target(), [heap], {}).data.memory}
+    assert rows["test in use"] == "50 MiB of it leaked"
+    assert rows["test free"] == "40 MiB would go back: glibc trim"  # no more than there is
+
+
+def test_much_memory_of_nobody_is_explained(maker):
+    maker.span(START, [(60 * MB, State.IN_USE)])
+    region = Region(0x70000000, 0x70000000 + 100 * MB)
+    rows = {row.owner: row.remark for row in triage(maker.target(region), [maker.heap()], {}).data.memory}
+    assert rows["anonymous rest"].startswith("of no allocator that is known")
+
+
 def test_arena_proliferation_is_not_told_twice(maker):
     maker.span(START, [(1000, State.IN_USE), (1000, State.TOP)])
     chunks = [(100, State.IN_USE), (30 * MB, State.LARGE), (100, State.IN_USE), (1000, State.TOP)]
@@ -146,8 +210,6 @@ def test_no_heap_at_all(maker):
 
 
 def test_target_line(maker):
-    from dataclasses import replace
-
     target = replace(
         maker.target(),
         identity=Identity("/bin/x", None, 12, "core.12", 0.0),
