@@ -681,6 +681,7 @@ SETTINGS: Sequence[Setting] = (
     Setting("time-budget", 0, "seconds", "Seconds after which a command stops with what it has; 0 is never"),
     Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
     Setting("copied-memory", 4 << 30, "size", "Bytes of a process copied to search for pointers; 0: any number"),
+    Setting("swapped", 0, "flag", "Whether pages that are swapped out are read, which brings them back into RAM"),
     Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
     Setting("table-search-seconds", 5, "seconds", "Seconds that triage and lockwait look for hash tables; 0 is not"),
     Setting("leak-search-seconds", 10, "seconds", "Seconds that triage looks for leaks; 0 is not at all"),

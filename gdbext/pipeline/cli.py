@@ -43,6 +43,8 @@ Options:
   --debug-dir DIR  where separate debug info is, instead of gdb's own place
   --gdb PROGRAM    the gdb to use
   --timeout S      seconds after which it is ended (default 600; 0 is for ever)
+  --swapped        also read what is swapped out of --pid, which brings it back
+                   into RAM
   --samples N      lockwait with --pid: look N times, and say what is stuck,
                    what is slow, and what moves; the process goes on between
   --interval S     seconds between two looks (default 1)
@@ -213,6 +215,7 @@ class _Run:
             options.pid if options.needs_target else None,
             options.sysroot,
             options.debug_dir,
+            options.swapped,
         )
 
     def _unpacked(self, core: str) -> str:

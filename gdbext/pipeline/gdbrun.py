@@ -54,6 +54,7 @@ _NOISE = re.compile(
 class GdbJob:
     """What gdb is to do.
 
+    :param swapped: whether pages of a process that are swapped out are read.
     :param commands: run one after the other; gdb goes on after a failed one.
     """
 
@@ -64,6 +65,7 @@ class GdbJob:
     pid: Optional[int] = None
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
+    swapped: bool = False
     mark: str = field(default_factory=lambda: f"gdbext-{secrets.token_hex(8)}")
 
     def arguments(self) -> list[str]:
@@ -74,7 +76,9 @@ class GdbJob:
         line += [f"-se={self.exe}"] if self.exe else []
         line += [f"-core={self.core}"] if self.core else []
         line += [f"-pid={self.pid}"] if self.pid is not None else []
-        line += ["-ex", f"source {LOADER}", "-ex", self._echo()]
+        line += ["-ex", f"source {LOADER}"]
+        line += ["-ex", "set gx swapped on"] if self.swapped else []
+        line += ["-ex", self._echo()]
         for command in self.commands:
             line += ["-ex", command, "-ex", self._echo()]
         return line

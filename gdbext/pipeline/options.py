@@ -54,6 +54,7 @@ class Options:
     json: Optional[str] = None
     samples: Optional[int] = None
     interval: Optional[float] = None
+    swapped: bool = False
     help: bool = False
     version: bool = False
 
@@ -122,6 +123,8 @@ def parse(arguments: Sequence[str]) -> Options:
         elif name in _VALUES:
             key, convert = _VALUES[name]
             given[key] = convert(name, value if equals else _next(name, words))
+        elif word == "--swapped":
+            given["swapped"] = True
         elif word in _ABOUT and not command:
             given[_ABOUT[word]] = True
         else:
