@@ -90,20 +90,22 @@ def started(command: Sequence[str], user: Sequence[str] = (), **more: Any) -> It
 
 
 @contextlib.contextmanager
-def mapped(folder: Path, what: str, user: Sequence[str] = (), *more: str) -> Iterator[int]:
+def mapped(folder: Path, *what: str, user: Sequence[str] = ()) -> Iterator[int]:
     program = compile_c(folder, "untouched", SOURCE.read_text())
+    with contextlib.ExitStack() as places:
+        words = [_place(folder, word, places) for word in what]
+        with started([str(program), *words], user) as pid:
+            yield pid
+
+
+def _place(folder: Path, what: str, places: contextlib.ExitStack) -> str:
     base = {"shm": "/dev/shm", "disk": str(folder)}.get(what)
     if base is None:
-        with started([str(program), what, *more], user) as pid:
-            yield pid
-        return
+        return what
     place = Path(tempfile.mkdtemp(dir=base))
+    places.callback(shutil.rmtree, place)
     place.chmod(0o777)
-    try:
-        with started([str(program), str(place / "file"), *more], user) as pid:
-            yield pid
-    finally:
-        shutil.rmtree(place)
+    return str(place / "file")
 
 
 @contextlib.contextmanager
@@ -140,13 +142,13 @@ def postgres(folder: Path) -> Iterator[int]:
         yield pid
 
 
-PROGRAMS: "dict[str, Callable[[Path], contextlib.AbstractContextManager[int]]]" = {
-    **{name: lambda folder, name=name: mapped(folder, name) for name in MAPPINGS},  # type: ignore[misc]
+OTHERS: "dict[str, Callable[[Path], contextlib.AbstractContextManager[int]]]" = {
     "address": lambda folder: sanitized(folder, "address"),
     "thread": lambda folder: sanitized(folder, "thread"),
     "java": java,
     "postgres": postgres,
 }
+PROGRAMS = {"mappings": lambda folder: mapped(folder, *MAPPINGS), **OTHERS}
 
 
 def unharmed(pid: int, command: Sequence[str], folder: Path, user: Sequence[str] = ()) -> Run:
@@ -190,17 +192,16 @@ def owners() -> Sequence[str]:
     return user
 
 
-@pytest.mark.parametrize("program", ["shared", "private"])
-def test_an_owner_without_root_does_no_more_harm(program: str, folder: Path, tmp_path: Path) -> None:
+def test_an_owner_without_root_does_no_more_harm(folder: Path, tmp_path: Path) -> None:
     user = owners()
-    with mapped(folder, program, user) as pid:
+    with mapped(folder, *MAPPINGS, user=user) as pid:
         run = unharmed(pid, gdbext(pid, "triage", "--json"), tmp_path, user)
     assert run.status == 0 and json.loads(run.out)["complete"], run
     assert run.seconds < MOST_SECONDS, run
 
 
 def test_a_leak_beside_a_reservation_is_found(folder: Path, tmp_path: Path) -> None:
-    with mapped(folder, "private", (), "leak") as pid:
+    with mapped(folder, "leak", "private") as pid:
         run = unharmed(pid, gdbext(pid, "triage", "--json"), tmp_path)
     findings = json.loads(run.out)["data"]["findings"]
     assert run.status == 1 and [one["kind"] for one in findings] == ["leak"], run
@@ -210,12 +211,18 @@ def test_a_leak_beside_a_reservation_is_found(folder: Path, tmp_path: Path) -> N
 @pytest.mark.full
 @pytest.mark.parametrize("owned", [False, True], ids=["root", "owner"])
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_each_command_by_the_program(program: str, command: str, owned: bool, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", MAPPINGS)
+def test_each_command_over_each_mapping(what: str, command: str, owned: bool, folder: Path, tmp_path: Path) -> None:
     user = owners() if owned else ()
-    if owned and program not in MAPPINGS:
-        pytest.skip("these programs run as whoever starts them")
-    running = mapped(folder, program, user) if program in MAPPINGS else PROGRAMS[program](folder)
-    with running as pid:
+    with mapped(folder, what, user=user) as pid:
         run = unharmed(pid, gdbext(pid, command), tmp_path, user)
+    assert run.seconds < MOST_SECONDS, run
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("program", OTHERS)
+def test_each_command_over_each_program(program: str, command: str, folder: Path, tmp_path: Path) -> None:
+    with OTHERS[program](folder) as pid:
+        run = unharmed(pid, gdbext(pid, command), tmp_path)
     assert run.seconds < MOST_SECONDS, run

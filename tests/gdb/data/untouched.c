@@ -1,6 +1,7 @@
 /* Maps much and touches one page of it, in which the only pointers to its blocks are.
 
-   untouched shared|private|FILE [leak]: FILE is mapped shared, 1 GiB of it; with leak the pointers are overwritten.
+   untouched [leak] shared|private|FILE...: each is mapped, of a FILE 1 GiB, shared; pointers are in the last of them.
+   With leak they are overwritten.
    Says "ready" on standard output. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -41,15 +42,20 @@ static __attribute__((noinline)) int clean(int depth)
 
 int main(int count, char **argument)
 {
-    if (count < 2)
-        return 2;
+    int first = count > 1 && !strcmp(argument[1], "leak") ? 2 : 1;
+    char **page = NULL;
     mallopt(M_MMAP_THRESHOLD, 1 << 25);
-    char *area = map(argument[1]);
-    if (area == MAP_FAILED)
-        return 3;
-    char **page = (char **)(area + (G >> 1));
+    for (int at = first; at < count; at++) {
+        char *area = map(argument[at]);
+        if (area == MAP_FAILED)
+            return 3;
+        page = (char **)(area + (G >> 1));
+        *page = NULL;
+    }
+    if (!page)
+        return 2;
     fill(page);
-    if (count > 2)
+    if (first > 1)
         memset(page, 0, BLOCKS * sizeof *page);
     int status = clean(8);
     puts("ready");
