@@ -684,6 +684,7 @@ SETTINGS: Sequence[Setting] = (
     Setting("time-budget", 0, "seconds", "Seconds after which a command stops, not the same in each run; 0 is never"),
     Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
     Setting("copied-memory", 4 << 30, "size", "Bytes of a process copied to search for pointers; 0: any number"),
+    Setting("swapped", 0, "flag", "Whether pages that are swapped out are read, which brings them back into RAM"),
     Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
     Setting("table-search-variables", 200_000, "count", "Variables that triage and lockwait examine for hash tables"),
     Setting("table-search-entries", 50_000_000, "count", "Entries and bins of hash tables that triage walks"),

@@ -16,7 +16,10 @@ from gdbext.wording import size_text
 
 # Problems that say that memory is missing in which an answer, or a part of it, may have been.
 MISSING = frozenset(
-    ("truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena")
+    (
+        "truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena",
+        "swapped-memory", "not-searched",
+    )
 )
 
 
@@ -71,6 +74,8 @@ def find_gap(target: Target) -> Optional[str]:
     """Return in words what of what the program could write is not in the core; None when nothing is missing."""
     if is_whole(target.problems):
         return None
+    if target.live:
+        return next((one.message for one in target.problems if one.kind == "swapped-memory"), "much cannot be read")
     absent = sum(region.size for region in target.index.regions if region.writable and region.source == "absent")
     return f"{size_text(absent) if absent else 'much'} of its writable memory"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import dependencies
+from gdbext.bridge import dependencies, settings
 
 if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
     from gdbext.analysis.blocktypes.model import BlockTypes
@@ -211,5 +211,6 @@ def _on_objfile(event: object) -> None:
 
 
 def _identify(inferior: gdb.Inferior) -> tuple[object, ...]:
-    # The sysroot decides which files stand in for what a core does not hold.
-    return (inferior.pid, inferior.progspace.filename, gdb.parameter("sysroot"))
+    # The sysroot decides which files stand in for what a core does not hold, the setting which pages are read.
+    swapped = settings.current_value("swapped")
+    return (inferior.pid, inferior.progspace.filename, gdb.parameter("sysroot"), swapped)

@@ -17,7 +17,7 @@ import gdb
 
 from gdbext import coretarget
 from gdbext.abi import Abi
-from gdbext.bridge import threads
+from gdbext.bridge import settings, threads
 from gdbext.bridge.memory import GdbMemory, read_regions
 from gdbext.bridge.objfiles import check_objfiles
 from gdbext.bridge.symbols import GdbSymbols
@@ -25,6 +25,7 @@ from gdbext.bridge.tasks import check_tasks, find_living
 from gdbext.errors import NoTargetError
 from gdbext.memory import Memory
 from gdbext.memory.cached import CachedMemory
+from gdbext.memory.presence import check_swapped
 from gdbext.memory.process import ProcessMemory
 from gdbext.report import Problem
 from gdbext.target import Identity, Module, Target, Thread
@@ -120,6 +121,7 @@ def _read_process(local: bool) -> Target:
     listed = threads.read_threads(abi)
     problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
     problems += check_tasks(pid, listed) if local else ()
+    problems += check_swapped(memory.presence) if isinstance(memory, ProcessMemory) else ()
     return Target(
         memory=memory,
         abi=abi,
@@ -135,7 +137,9 @@ def _read_process(local: bool) -> Target:
 
 
 def _process_memory(pid: int, local: bool, brief: bool = False) -> Memory:
-    return ProcessMemory(find_living(pid), brief=brief) if local else CachedMemory(GdbMemory(read_regions(pid)))
+    if local:
+        return ProcessMemory(find_living(pid), bool(settings.current_value("swapped")), brief)
+    return CachedMemory(GdbMemory(read_regions(pid)))
 
 
 def _no_mappings() -> Problem:

@@ -123,6 +123,11 @@ def for_each_written(memory: Memory, start: int, end: int) -> Iterator[tuple[int
         yield start, end
 
 
+def knows_written(memory: Memory) -> bool:
+    """Whether a memory knows what was never touched: see :func:`for_each_written`."""
+    return hasattr(memory, "for_each_written")
+
+
 class Reader:
     """Typed reads over a memory, in the target's byte order and word size."""
 

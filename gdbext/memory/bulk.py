@@ -12,6 +12,7 @@ from gdbext.errors import FaultError
 from gdbext.memory import Buffer, Memory, RegionIndex, for_each_written, view
 
 U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
 
 HOLE = 1 << 16  # bytes: fewer cost less than a span of their own
 
@@ -61,6 +62,13 @@ def closed(stretches: Iterable[Tuple[int, int]], hole: int = HOLE) -> Iterator[T
         low, high = start, end
     if low >= 0:
         yield low, high
+
+
+def untouched(memory: Memory, addresses: U64) -> Mask:
+    """Return which addresses lie in memory that is zeros since nobody ever wrote there, as far as that is known."""
+    direct = getattr(memory, "untouched", None)
+    known: Mask = np.zeros(len(addresses), np.bool_) if direct is None else direct(addresses)
+    return known
 
 
 def gather_words(memory: Memory, abi: Abi, addresses: U64) -> Tuple[U64, "npt.NDArray[np.bool_]"]:

@@ -6,6 +6,7 @@ gcore has no threads and no file names, but its memory is as good.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import mmap as mapping
 import os
@@ -29,6 +30,7 @@ from gdbext.memory.elf import (
     for_each_note,
     parse_segments,
 )
+from gdbext.memory.intervals import Coverage, columns
 from gdbext.memory.pieces import Source
 from gdbext.report import Problem
 
@@ -50,6 +52,7 @@ class CoreFile:
         self.size = facts.st_size
         self.mtime = facts.st_mtime
         self.data: Source = _PreadBytes(descriptor)
+        self.written = _find_written(descriptor, facts)
         if self.size == 0:
             raise BadCoreError(f"{path} is empty", "was it cut by a full disk or by ulimit -c?")
         if mmap:
@@ -76,6 +79,22 @@ def _map(descriptor: int, size: int) -> Optional[memoryview]:
         return memoryview(mapping.mmap(descriptor, size, access=mapping.ACCESS_READ))
     except (OSError, ValueError, OverflowError):
         return None  # file systems that cannot map, address space at its limit: pread serves
+
+
+def _find_written(descriptor: int, facts: os.stat_result) -> Optional[Coverage]:
+    """Return which bytes of a sparse file are no hole; None where it has no holes, or nobody can say."""
+    if 512 * facts.st_blocks >= facts.st_size or not hasattr(os, "SEEK_DATA"):
+        return None
+    found, at = [], 0
+    try:
+        while at < facts.st_size:
+            start = os.lseek(descriptor, at, os.SEEK_DATA)
+            at = os.lseek(descriptor, start, os.SEEK_HOLE)
+            found.append((start, at))
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # behind the last data
+            return None
+    return Coverage(*columns(found))
 
 
 class _PreadBytes:

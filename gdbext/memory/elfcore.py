@@ -18,11 +18,14 @@ import bisect
 from collections import Counter
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
+import numpy as np
+
 from gdbext.memory import Buffer, Region
 from gdbext.memory.corefile import CoreFile, check_truncation, read_headers, read_notes, settle_loads
 from gdbext.memory.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
 from gdbext.memory.elf import PF_W, Image, Segment, find_image
 from gdbext.memory.hostfiles import FindFile, HostFiles
+from gdbext.memory.intervals import U64, Mask, clip
 from gdbext.memory.pieces import Piece, PieceMemory, Source
 from gdbext.report import Problem
 
@@ -75,6 +78,37 @@ class ElfCore(PieceMemory):
         if not any(problem.kind == "truncated-core" for problem in problems):
             problems += _check_filter(filler.regions)
         self.problems: Sequence[Problem] = tuple(problems)
+
+    def for_each_written(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Iterate over what the core holds between two addresses and is no hole of its file, in whole pages."""
+        page, behind = self.abi.page_size, start
+        for low, high, shift in self._held_within(start, end):
+            for first, last in self._written_within(low, high, shift):
+                first, last = max(first - first % page, low, behind), min(last + -last % page, high)
+                if first < last:
+                    yield first, last
+                behind = max(behind, last)
+
+    def untouched(self, addresses: U64) -> Mask:
+        """Return which addresses lie in a hole of the file: nothing was written there, and they are zeros."""
+        found, written = np.zeros(len(addresses), np.bool_), self._file.written
+        for start, end, data, shift in self._pieces if written is not None else ():
+            inside = np.flatnonzero((addresses >= np.uint64(start)) & (addresses < np.uint64(end)))
+            if len(inside) and written is not None and data is self._file.data:
+                found[inside] = ~written.holds(addresses[inside] + np.uint64(shift % 2**64))
+        return found
+
+    def _held_within(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        at = max(bisect.bisect_right(self._starts, start) - 1, 0)
+        for low, high, data, shift in self._pieces[at : bisect.bisect_left(self._starts, end)]:
+            if high > start and data is self._file.data:
+                yield max(low, start), min(high, end), shift
+
+    def _written_within(self, low: int, high: int, shift: int) -> Iterator[tuple[int, int]]:
+        if self._file.written is None:
+            return iter(((low, high),))
+        starts, ends = clip(self._file.written, low + shift, high + shift)
+        return ((first - shift, last - shift) for first, last in zip(starts.tolist(), ends.tolist()))
 
 
 def _split(loads: Sequence[Segment], file_size: int, notes: CoreNotes) -> Iterator[_Part]:

@@ -191,6 +191,27 @@ def subtract(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:
     return starts[left], ends[left], source[left]
 
 
+def clip(coverage: Coverage, start: int, end: int) -> Intervals:
+    """Return the parts of sorted intervals that lie in one more."""
+    first = int(np.searchsorted(coverage.ends, np.uint64(start), side="right"))
+    behind = int(np.searchsorted(coverage.starts, np.uint64(end), side="left"))
+    starts, ends = coverage.starts[first:behind].copy(), coverage.ends[first:behind].copy()
+    if len(starts):
+        starts[0], ends[-1] = max(int(starts[0]), start), min(int(ends[-1]), end)
+    return starts, ends
+
+
+def gaps(coverage: Coverage, start: int, end: int) -> Iterator[Tuple[int, int]]:
+    """Iterate over what sorted intervals leave of one more."""
+    at = start
+    for low, high in zip(*(column.tolist() for column in clip(coverage, start, end))):
+        if at < low:
+            yield at, low
+        at = high
+    if at < end:
+        yield at, end
+
+
 def without(intervals: Intervals, taken: Intervals) -> Intervals:
     """Return what disjoint intervals hold beside others; both are in order."""
     starts, ends, _ = subtract(Coverage(*intervals), Coverage(*taken))

@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.errors import FaultError
-from gdbext.memory.intervals import Coverage, Intervals, columns, joined
+from gdbext.memory.intervals import Coverage, columns, joined
 from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc
+from gdbext.report import Problem
+from gdbext.wording import size_text
 
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -72,6 +74,7 @@ class Presence:
     def __init__(self, mappings: Sequence[Mapping], runs: Runs, swapped: bool = False, known: bool = True) -> None:
         self.mappings = mappings
         self.known = known
+        self.reads_swapped = swapped
         parts, of = _split(mappings, runs)
         device = _each(of, [one.is_device for one in mappings])
         watched = _each(of, [one.is_watched for one in mappings])
@@ -95,25 +98,14 @@ class Presence:
         return any(lost.bytes and lost.within(low, high) for lost in (self.swapped, self.guards))
 
 
-def clip(coverage: Coverage, start: int, end: int) -> Intervals:
-    """Return the parts of sorted intervals that lie in one more."""
-    first = int(np.searchsorted(coverage.ends, np.uint64(start), side="right"))
-    behind = int(np.searchsorted(coverage.starts, np.uint64(end), side="left"))
-    starts, ends = coverage.starts[first:behind].copy(), coverage.ends[first:behind].copy()
-    if len(starts):
-        starts[0], ends[-1] = max(int(starts[0]), start), min(int(ends[-1]), end)
-    return starts, ends
-
-
-def gaps(coverage: Coverage, start: int, end: int) -> Iterator[Tuple[int, int]]:
-    """Iterate over what sorted intervals leave of one more."""
-    at = start
-    for low, high in zip(*(column.tolist() for column in clip(coverage, start, end))):
-        if at < low:
-            yield at, low
-        at = high
-    if at < end:
-        yield at, end
+def check_swapped(presence: Presence) -> Sequence[Problem]:
+    """Return a problem where pages are swapped out and are not read."""
+    shared = sum(one.swap for one in presence.mappings if one.shared) if not presence.reads_swapped else 0
+    size = presence.swapped.bytes + shared
+    if not size:
+        return ()
+    message = f"{size_text(size)} of the process is swapped out and was not read; --swapped reads it, into RAM again"
+    return (Problem("swapped-memory", None, message),)
 
 
 def read_presence(pid: int, mappings: Sequence[Mapping], swapped: bool = False) -> Presence:
@@ -273,7 +265,8 @@ def zero_frame() -> np.uint64:
         (entry,) = _read_entries(descriptor, os.getpid(), int(page.ctypes.data) // PAGE, 1).tolist()
     finally:
         os.close(descriptor)
-    return np.uint64(entry) & _FRAME
+    frame: np.uint64 = np.uint64(entry) & _FRAME
+    return frame
 
 
 # -- runs and mappings ----------------------------------------------------------------------------------

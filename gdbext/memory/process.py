@@ -24,9 +24,10 @@ import numpy.typing as npt
 
 from gdbext.errors import FaultError
 from gdbext.memory import Buffer, Region, RegionIndex
+from gdbext.memory.intervals import Coverage, clip, columns, gaps, subtract
 from gdbext.memory.mappedfiles import MappedFiles
 from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
-from gdbext.memory.presence import PRESENT, U64, Presence, clip, gaps, read_presence, scan_pages
+from gdbext.memory.presence import PRESENT, U64, Mask, Presence, read_presence, scan_pages
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
 _LARGE = 1 << 20  # from here on a buffer is a mapping of its own, of which only what is filled costs memory
@@ -90,6 +91,16 @@ class ProcessMemory:
         """Iterate over the pages between two addresses that may hold what the process wrote."""
         starts, ends = clip(self.presence.written, start, end)
         return zip(starts.tolist(), ends.tolist())
+
+    def untouched(self, addresses: U64) -> Mask:
+        """Return which addresses lie in memory that is zeros since nothing ever was there."""
+        return self._zeros_at.holds(addresses) & ~self.presence.present.holds(addresses)
+
+    @cached_property
+    def _zeros_at(self) -> Coverage:
+        lost = [*_pairs(self.presence.swapped), *_pairs(self.presence.guards)]
+        zeros = columns((one.start, one.end) for one in self.presence.mappings if one.starts_as_zeros)
+        return Coverage(*subtract(Coverage(*zeros), Coverage(*columns(sorted(lost))))[:2])
 
     def read(self, address: int, size: int) -> Buffer:
         """Return ``size`` bytes.
@@ -241,6 +252,10 @@ def _without_swapped(region: Region, presence: Presence) -> Iterator[Region]:
 def _part(region: Region, start: int, end: int, source: str) -> Region:
     offset = region.offset + start - region.start if region.name.startswith("/") else region.offset
     return Region(start, end, region.permissions, region.name, offset, source)
+
+
+def _pairs(coverage: Coverage) -> Iterator[Tuple[int, int]]:
+    return zip(coverage.starts.tolist(), coverage.ends.tolist())
 
 
 def _zeros(size: int, sparse: bool) -> memoryview:

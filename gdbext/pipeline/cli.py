@@ -47,6 +47,8 @@ Options:
   --timeout S      seconds after which it is ended (default 600; 0 is for ever)
   --color WHEN     colour text: auto (on a terminal, unless NO_COLOR is set),
                    always or never
+  --swapped        also read what is swapped out of --pid, which brings it back
+                   into RAM
   --samples N      lockwait with --pid: look N times, and say what is stuck,
                    what is slow, and what moves; the process goes on between
   --interval S     seconds between two looks (default 1)
@@ -227,7 +229,8 @@ class _Run:
         if core is not None and options.needs_target:
             core = self._unpacked(core)
             exe = self._exe(core)
-        return GdbJob(options.gdb, core if options.needs_target else None, exe, options.sysroot, options.debug_dir)
+        core = core if options.needs_target else None
+        return GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped)
 
     def _unpacked(self, core: str) -> str:
         packing = find_packing(core)

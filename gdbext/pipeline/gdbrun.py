@@ -55,13 +55,17 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True)
 class GdbJob:
-    """What gdb opens before it reads the question; to a process it attaches afterwards."""
+    """What gdb opens before it reads the question; to a process it attaches afterwards.
+
+    :param swapped: whether pages of a process that are swapped out are read.
+    """
 
     gdb: str
     core: Optional[str] = None
     exe: Optional[str] = None
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
+    swapped: bool = False
 
     def arguments(self, folder: str) -> list[str]:
         """Return gdb's command line, the executable before the core.
@@ -73,7 +77,9 @@ class GdbJob:
             line += ["-iex", setting]
         line += [f"-se={self.exe}"] if self.exe else []
         line += [f"-core={self.core}"] if self.core else []
-        return [*line, "-ex", f"source {LOADER}", "-ex", f"python {_ANSWERING}.answer({folder!r})"]
+        line += ["-ex", f"source {LOADER}"]
+        line += ["-ex", "set gx swapped on"] if self.swapped else []
+        return [*line, "-ex", f"python {_ANSWERING}.answer({folder!r})"]
 
     def _settings(self) -> list[str]:
         settings = [

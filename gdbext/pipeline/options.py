@@ -57,6 +57,7 @@ class Options:
     samples: Optional[int] = None
     interval: Optional[float] = None
     color: str = "auto"
+    swapped: bool = False
     help: bool = False
     version: bool = False
 
@@ -125,6 +126,8 @@ def parse(arguments: Sequence[str]) -> Options:
         elif name in _VALUES:
             key, convert = _VALUES[name]
             given[key] = convert(name, value if equals else _next(name, words))
+        elif word == "--swapped":
+            given["swapped"] = True
         elif word in _ABOUT and not command:
             given[_ABOUT[word]] = True
         else:

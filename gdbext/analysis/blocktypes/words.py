@@ -12,6 +12,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Mask
 from gdbext.kernels import BlockIndex, follow_words, gather_scalars, reveal
 from gdbext.memory import view
+from gdbext.memory.bulk import untouched
 from gdbext.memory.intervals import Coverage, columns
 
 _PIECE_BITS = 18
@@ -44,7 +45,16 @@ class Words:
 
     def in_blocks(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
         """As :meth:`read`, of memory that blocks lie in."""
-        return gather_scalars(self._spans, addresses, size or self.size, self.target.abi.byteorder)
+        values, known = gather_scalars(self._spans, addresses, size or self.size, self.target.abi.byteorder)
+        return values, self._with_untouched(known, addresses, size or self.size)
+
+    def _with_untouched(self, known: Mask, addresses: U64, size: int) -> Mask:
+        """Return what is known, and what is zeros since it was never touched: it is in no span."""
+        rest = np.flatnonzero(~known)
+        if len(rest):
+            first, last = addresses[rest], addresses[rest] + np.uint64(size - 1)
+            known[rest] = untouched(self.target.memory, first) & untouched(self.target.memory, last)
+        return known
 
     def bytes_at(self, addresses: U64, count: int) -> "tuple[npt.NDArray[np.uint8], Mask]":
         """Return ``count`` bytes at each address, a row each, and for which all of them lie in one span of the blocks'.
@@ -64,7 +74,7 @@ class Words:
                 every = np.ndarray((held,), items.dtype, buffer, strides=(1,))  # type: ignore[arg-type]
                 items[first : first + fits] = every[offsets[:fits].astype(np.intp)]
                 there[first : first + fits] = True
-        return data, there
+        return data, self._with_untouched(there, addresses, count)
 
     def read(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
         """Return the number at each address, and whether it could be read.

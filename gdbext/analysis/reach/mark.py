@@ -26,7 +26,7 @@ from gdbext.kernels import (
     mark_blocks,
     scan_pointers,
 )
-from gdbext.memory import for_each_written, view
+from gdbext.memory import for_each_written, knows_written, view
 from gdbext.memory.bulk import closed, for_each_view, for_each_written_view
 from gdbext.memory.intervals import I64, Coverage, columns, subtract, unite
 from gdbext.progress import Progress
@@ -53,6 +53,7 @@ def read_reach(
     if any(heap.interrupted for heap in heaps):
         raise KeyboardInterrupt
     rules = PointerRules(target.abi.pointer_size, target.abi.byteorder, reading.clear, reading.mangled)
+    _check_unknown(target, most_copied)
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
     blocks, problems = live_blocks(heaps)
@@ -96,8 +97,18 @@ def copied_bytes(target: Target, roots: Roots, index: BlockIndex) -> int:
     return sum(high - low for part in wanted for low, high in closed(for_each_written(target.memory, *part)))
 
 
+def _check_unknown(target: Target, most: int) -> None:
+    """Refuse what is too large before roots are looked for, where nobody knows what was never touched."""
+    if most and target.live and not knows_written(target.memory):
+        regions = target.memory.regions()
+        _check_bytes(sum(one.size for one in regions if one.anonymous and one.writable and one.readable), most)
+
+
 def _check_size(target: Target, roots: Roots, index: BlockIndex, most: int) -> None:
-    wanted = copied_bytes(target, roots, index) if most else 0
+    _check_bytes(copied_bytes(target, roots, index) if most else 0, most)
+
+
+def _check_bytes(wanted: int, most: int) -> None:
     if wanted > most:
         hint = "let the process go on and ask a core of it (gcore), or set gx copied-memory higher (0: no limit)"
         raise TooLargeError(f"{size_text(wanted)} of the process would be copied to be searched for pointers", hint)

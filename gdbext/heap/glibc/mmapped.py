@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import Dict, Iterator, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from gdbext.heap.glibc.location import Location
 from gdbext.heap.glibc.segments import Interval
 from gdbext.heap.glibc.sizes import FLAG_BITS, IS_MMAPPED, Sizes
 from gdbext.heap.model import U64
+from gdbext.memory import knows_written
 from gdbext.memory.bulk import for_each_written_view
 from gdbext.report import Problem
 from gdbext.target import Target
+from gdbext.wording import size_text
 
 HUGE_PAGES = 1  # MMAP_HP
 
 _AT_ONCE = 1 << 24  # bytes, whole pages: of a process they are copied
+_MOST_UNKNOWN = 1 << 28  # bytes that are searched of a process whose debugger does not say what it ever touched
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,36 @@ def find_mmapped(
     :param claimed: disjoint intervals of heaps, segments and stacks.
     """
     blocks, total = _expected(target, location)
-    intervals = list(_unclaimed(target, claimed))
+    intervals, left = _affordable(target, list(_unclaimed(target, claimed)))
     old, new = (
         _census(target, sizes, trailer, intervals, (blocks, total)) for trailer in (0, sizes.header)
     )
-    return new if new.bytes > old.bytes else old
+    census = new if new.bytes > old.bytes else old
+    return replace(census, problems=(*census.problems, *_not_searched(census, left)))
+
+
+def _affordable(target: Target, intervals: Sequence[Interval]) -> Tuple[Sequence[Interval], int]:
+    """Return the intervals to search, and how many bytes are left out: untouched reservations may be terabytes."""
+    if not target.live or knows_written(target.memory):
+        return intervals, 0
+    chosen: List[Interval] = []
+    room = _MOST_UNKNOWN
+    for low, high in sorted(intervals, key=lambda interval: interval[1] - interval[0]):
+        if high - low > room:
+            break
+        chosen.append((low, high))
+        room -= high - low
+    return sorted(chosen), sum(high - low for low, high in intervals) - (_MOST_UNKNOWN - room)
+
+
+def _not_searched(census: Mmapped, left: int) -> Iterator[Problem]:
+    """Say what was not searched, unless all chunks were found in the rest."""
+    if left and (census.problems or census.expected_blocks is None):
+        message = (
+            f"{size_text(left)} of anonymous memory was not searched for blocks with a mapping of their own: the"
+            " debugger cannot say what of it was ever touched; ask it for a core"
+        )
+        yield Problem("not-searched", None, message)
 
 
 def _census(

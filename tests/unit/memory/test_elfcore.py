@@ -4,6 +4,7 @@ import os
 import random
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -537,3 +538,43 @@ def test_stack_by_the_main_threads_register(tmp_path):
 
 def test_errors_are_gdbext_errors():
     assert issubclass(BadCoreError, GdbextError)
+
+
+def sparse(tmp_path, written, size=64 << 30, at=0x10000):
+    """A core with one mapping at 0x7000000000 whose bytes are a hole of the file, but for some pages."""
+    writer = CoreWriter().prstatus(1)
+    rows = [writer.segment(4, 0, 0x200, 0, len(writer.notes), 0, 4)]
+    rows.append(writer.segment(1, R | W, at, 0x7000000000, size, size))
+    path = tmp_path / "sparse"
+    with open(path, "wb") as file:
+        file.write(writer.header(4, 2) + b"".join(rows))
+        file.seek(0x200)
+        file.write(writer.notes)
+        for page in written:
+            file.seek(at + page * PAGE)
+            file.write(b"written".ljust(PAGE, b"!"))
+        file.truncate(at + size)
+    if 512 * os.stat(path).st_blocks > 1 << 24:
+        pytest.skip("no holes in files here")
+    return ElfCore(str(path))
+
+
+@pytest.mark.parametrize("at", [0x10000, 0x10008])
+def test_holes_of_a_sparse_core_cost_nothing(tmp_path, at):
+    start, pages = 0x7000000000, (3, 1 << 20)
+    core = sparse(tmp_path, pages, at=at)
+    found = list(core.for_each_written(start, start + (64 << 30)))
+    assert all(any(low <= start + page * PAGE < high for low, high in found) for page in pages)
+    assert sum(high - low for low, high in found) <= 1 << 18 and found == sorted(found)
+    assert all(low % PAGE == high % PAGE == 0 for low, high in found)
+    assert list(core.for_each_written(start + 3 * PAGE, start + 3 * PAGE + 8)) == [(start + 3 * PAGE, start + 3 * PAGE + 8)]
+    assert list(core.for_each_written(start + (1 << 30), start + (2 << 30))) == []
+    places = np.array([start + 3 * PAGE, start + (1 << 30), 0x1000], np.uint64)
+    assert core.untouched(places).tolist() == [False, True, False]
+    assert bytes(core.read(start + (1 << 30), 8)) == bytes(8)
+
+
+def test_a_core_without_holes_was_written_all_over(tmp_path):
+    core = ElfCore(save(tmp_path, CoreWriter().prstatus(1).load(0x10000, b"x" * PAGE, 2 * PAGE).build()))
+    assert list(core.for_each_written(0, 1 << 63)) == [(0x10000, 0x11000)]
+    assert core.untouched(np.array([0x10000, 0x11000], np.uint64)).tolist() == [False, False]

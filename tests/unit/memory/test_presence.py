@@ -14,6 +14,7 @@ from gdbext.errors import FaultError
 from gdbext.memory import for_each_written
 from gdbext.memory import presence as module
 from gdbext.memory.bulk import closed, for_each_written_view
+from gdbext.memory.intervals import clip
 from gdbext.memory.mappings import Mapping, open_proc, read_mappings
 from gdbext.memory.presence import (
     FILE,
@@ -100,7 +101,7 @@ def child(tmp_path_factory):
 
 
 def runs(coverage, start, end):
-    starts, ends = module.clip(coverage, start, end)
+    starts, ends = clip(coverage, start, end)
     return [((low - start) // PAGE, (high - start) // PAGE) for low, high in zip(starts.tolist(), ends.tolist())]
 
 
