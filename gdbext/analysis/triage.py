@@ -146,7 +146,7 @@ def triage(
     page = Triage(
         target_text(target, heaps),
         _verdict(target, heaps, len(found), beyond.unexamined),
-        [] if died is None else [died.summary, *([died.trail] if died.trail else ())],
+        death_text(died),
         found,
         owner_rows(account, [heap.allocator for heap in heaps], _remarks(heaps, found, account)),
         died,
@@ -167,6 +167,11 @@ def triage(
         findings=bool(found),
         next=leads_on(found, heaps, [one.next for one in beyond.unexamined if one.next]),
     )
+
+
+def death_text(died: Optional[Death]) -> Sequence[str]:
+    """Return why a process ended, and where the thread was, each in a line."""
+    return () if died is None else [line for line in (died.summary, died.trail) if line]
 
 
 def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap], further: Sequence[str] = ()) -> Sequence[str]:
