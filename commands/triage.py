@@ -7,6 +7,7 @@ from typing import Any, Optional, Sequence
 from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.death import Death, find_death
 from gdbext.analysis.lockfindings import find_lock_findings
+from gdbext.analysis.lockwait import DEFAULTS, MANY
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
@@ -63,7 +64,7 @@ def look_beyond(context: Any) -> triage.Beyond:
     tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)
     known = read_knowledge(context, census, stacks, tables=kept)
     found = find_lock_findings(census, known, context.settings)
-    waits = tuple(for_each_notable(known.unowned, context.settings["convoy-many"], page=True))
+    waits = tuple(for_each_notable(known.unowned, context.settings.get(MANY, DEFAULTS[MANY]), page=True))
     locks = triage.Beyond(found, waits=waits)
     return triage.joined(tables, locks)
 
