@@ -239,6 +239,12 @@ find_cargo() {
 # cargo runs the rustc that it meets first; rustup must not fetch a toolchain that nobody asked for.
 run_cargo() { PATH=${CARGO%/*}:$PATH RUSTUP_AUTO_INSTALL=0 "$CARGO" "$@" </dev/null; }
 
+cargo_native() {
+    local verb=$1
+    shift
+    run_cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" --target-dir "$ROOT/native/target" "$@"
+}
+
 # Build the library, or say in one line what runs instead; one that was built of other sources is not left behind.
 build_native() {
     local native=$ROOT/native library
@@ -249,7 +255,7 @@ build_native() {
             say "$NO_CARGO: the native kernels that were built before will run"
             return
         fi
-    elif run_cargo build -q --release --offline --manifest-path "$native/Cargo.toml" 2>"$DEPS/cargo.log"; then
+    elif cargo_native build -q --release 2>"$DEPS/cargo.log"; then
         say "built the native kernels"
         return
     else
@@ -501,12 +507,6 @@ check_native() {
     fi
     ((status == 0)) || { tail -n 40 "$DEPS/cargo.log" && say "the native kernels have faults: this run fails"; }
     return $status
-}
-
-cargo_native() {
-    local verb=$1
-    shift
-    run_cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" "$@"
 }
 
 run_tests() {
