@@ -239,6 +239,12 @@ find_cargo() {
 # cargo runs the rustc that it meets first; rustup must not fetch a toolchain that nobody asked for.
 run_cargo() { PATH=${CARGO%/*}:$PATH RUSTUP_AUTO_INSTALL=0 "$CARGO" "$@" </dev/null; }
 
+cargo_native() {
+    local verb=$1
+    shift
+    run_cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" --target-dir "$ROOT/native/target" "$@"
+}
+
 # Build the library, or say in one line what runs instead; one that was built of other sources is not left behind.
 build_native() {
     local native=$ROOT/native library
@@ -249,7 +255,7 @@ build_native() {
             say "$NO_CARGO: the native kernels that were built before will run"
             return
         fi
-    elif run_cargo build -q --release --offline --manifest-path "$native/Cargo.toml" 2>"$DEPS/cargo.log"; then
+    elif cargo_native build -q --release 2>"$DEPS/cargo.log"; then
         say "built the native kernels"
         return
     else
@@ -389,17 +395,22 @@ make_core() {
     dump_core || fail "no core of $DEMO_PROGRAM could be taken; allow cores (ulimit -c unlimited) or ptrace"
 }
 
+# Print a path of the checkout as it can be typed here.
+from_here() { printf '%q' "${1#"$PWD"/}"; }
+
 demo() {
-    local place=$ROOT/build/demo page status=0
+    local place=$ROOT/build/demo core program status=0
     install_essentials
     set_up
     say "running a program that spreads its memory over too many arenas"
     (make_core "$place")
-    say "bin/gdbext triage --core build/demo/core --exe build/demo/$DEMO_PROGRAM"
-    page=$("$ROOT/bin/gdbext" triage --core "$place/core" --exe "$place/$DEMO_PROGRAM" --gdb "$GDB") || status=$?
-    [[ $status -le 1 && -n $page ]] || fail "triage could not read the core: see above"
-    printf '%s\n' "$page"
-    say "look further: $GDB -x gdbext/load.py build/demo/$DEMO_PROGRAM build/demo/core"
+    core=$(from_here "$place/core")
+    program=$(from_here "$place/$DEMO_PROGRAM")
+    say "$(from_here "$ROOT/bin/gdbext") triage --core $core"
+    "$ROOT/bin/gdbext" triage --core "$core" --exe "$program" --gdb "$GDB" || status=$?
+    [[ $status == [013] ]] || fail "triage could not read the core: see above"
+    say "next, the same core in gdb: $GDB -x $(from_here "$ROOT/gdbext/load.py") $program $core"
+    say "or a process or core of yours: $(from_here "$ROOT/bin/gdbext") triage --pid PID, or --core CORE"
 }
 
 # ---- tests -------------------------------------------------------------------------------------
@@ -501,12 +512,6 @@ check_native() {
     fi
     ((status == 0)) || { tail -n 40 "$DEPS/cargo.log" && say "the native kernels have faults: this run fails"; }
     return $status
-}
-
-cargo_native() {
-    local verb=$1
-    shift
-    run_cargo "$verb" --offline --manifest-path "$ROOT/native/Cargo.toml" "$@"
 }
 
 run_tests() {

@@ -50,7 +50,8 @@ def build_kernels() -> str:
     for folder in _folders_with_cargo():
         path = os.pathsep.join((folder, os.environ["PATH"]))  # cargo runs the rustc that it meets first
         environment = {**os.environ, "PATH": path, "RUSTUP_AUTO_INSTALL": "0"}
-        line = [f"{folder}/cargo", "build", "-q", "--release", "--offline", "--manifest-path", f"{NATIVE}/Cargo.toml"]
+        line = [f"{folder}/cargo", "build", "-q", "--release", "--offline"]
+        line += ["--manifest-path", f"{NATIVE}/Cargo.toml", "--target-dir", f"{NATIVE}/target"]
         made = subprocess.run(line, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if made.returncode == 0:
             return ""

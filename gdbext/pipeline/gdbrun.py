@@ -30,7 +30,7 @@ _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
 _NOISE = re.compile(
     "|".join(
         (
-            r"warning: Unexpected size of section .\.reg-",
+            r"warning: (Unexpected size of section|Section) .\.reg-",
             r"warning: Could not load vsyscall page",
             r"warning: Memory read failed for corefile section",
             r"warning: Can't open file .* during file-backed mapping note processing",

@@ -167,8 +167,8 @@ def test_a_distributions_toolchain_serves_behind_rustups(machine, native):
     (other / "cargo").chmod(0o755)
     machine.environment["PATH"] += f":{other}"
     assert said_of_kernels(machine) == "gdbext: built the native kernels"
-    line = f"{other}/cargo build -q --release --offline --manifest-path {native}/Cargo.toml"
-    assert f"{line} {other} 0\n" in machine.log  # with its own rustc first, and nothing fetched
+    line = f"{other}/cargo build --offline --manifest-path {native}/Cargo.toml --target-dir {native}/target"
+    assert f"{line} -q --release {other} 0\n" in machine.log  # with its own rustc first, and nothing fetched
 
 
 def built_before(native, newer):

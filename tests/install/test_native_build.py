@@ -19,13 +19,13 @@ DISTRIBUTION = Path("/usr/bin/cargo")
 
 def built(cargo, folder, **environment):
     """Build with one cargo, without a network and without anything that it has fetched before."""
-    options = ["--release", "--offline", "--manifest-path", str(MANIFEST), "--target-dir", str(folder)]
+    options = ["--offline", "--manifest-path", str(MANIFEST), "--target-dir", str(folder)]
     made = subprocess.run(
         [*cargo, "build", *options], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    return folder / "release" / "libgdbext_native.so"
+    return folder / "debug" / "libgdbext_native.so"
 
 
 def test_debians_own_toolchain_builds_it(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,10 +44,22 @@ def build(source, *options, **environment):
     return path, made.stdout + made.stderr
 
 
+# Gives the kernels that this checkout has; that cargo builds them is test_native_build.py's.
+CARGO = """#!/usr/bin/env bash
+while (($#)); do [[ $1 == --target-dir ]] && target=$2; shift; done
+mkdir -p "$target/release" && cp {library} "$target/release"
+"""
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
+    folder, built = tmp_path_factory.mktemp("bin"), CHECKOUT / "native" / "target" / "release" / Path(LIBRARY).name
+    if built.exists():
+        (folder / "cargo").write_text(CARGO.format(library=shlex.quote(str(built))))
+        (folder / "cargo").chmod(0o755)
     # By way of the source distribution: what that forgets, the wheel lacks.
-    return build(copy_source(tmp_path_factory.mktemp("source")))[0]
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return build(copy_source(tmp_path_factory.mktemp("source")), PATH=path)[0]
 
 
 def modules_of_checkout():
@@ -77,8 +90,9 @@ def test_states_what_it_needs(wheel):
     assert {f"Requires-Dist: {floor}" for floor in floors} <= set(lines)
 
 
-@pytest.mark.skipif(not shutil.which("cargo"), reason="no cargo on this machine")
 def test_holds_the_native_kernels_for_every_python(wheel, tmp_path):
+    if wheel.name.endswith("-any.whl"):
+        pytest.skip("no native kernels in this checkout, and no cargo that runs")
     assert re.fullmatch(r"gdbext-[^-]+-py3-none-linux_\w+\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         assert LIBRARY in archive.namelist()
