@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
-from gdbext.analysis.lockwait import (
-    DEFAULTS,
-    LONG,
-    MANY,
-    SLOW,
-    Knowledge,
-    Position,
-    convoy_sentence,
-    cycle_sentence,
-    lock_text,
-)
+from gdbext.analysis.lockwait import Knowledge, Position, convoy_sentence, cycle_sentence, lock_text
 from gdbext.analysis.waitgraph import Convoy, Cycle, build_graph
 from gdbext.report import Confidence, Finding, Problem, Settings, Severity
 from gdbext.structures.locks.model import Census, Primitive, State, Wait
 from gdbext.wording import count_text
 
+# Of `set gx`: waiters that make a convoy behind a slow holder, behind any holder, and the chain that is long.
+SLOW, MANY, LONG = "convoy-waiters", "convoy-many", "hot-bin"
+DEFAULTS = {SLOW: 3, MANY: 16, LONG: 20}
 _LINES, _LISTED = 4, 12  # lines of evidence of one kind; threads in one
 _RANK = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 

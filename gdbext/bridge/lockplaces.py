@@ -50,7 +50,7 @@ def read_knowledge(
         names.find_name,
         {number: position for number, position in positions.items() if position is not None},
         _telling_frames(census, stacks),
-        find_unowned(census, stacks),
+        find_unowned(census, stacks, context.target.identity.pid if context.target.live else None),
         tuple(search.evidence),
         search.complete,
     )

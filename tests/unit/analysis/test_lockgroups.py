@@ -55,13 +55,19 @@ def test_threads_in_one_function_are_one_group():
     )
 
 
-def test_idle_workers_are_not_named():
+def test_advice_names_the_process_that_lives():
+    stacks = Stacks({1: called("take_gil")})
+    (live,), (core,) = (find_unowned(census(*conditions(1)), stacks, pid) for pid in (4711, None))
+    assert "py-spy dump --pid 4711," in live.advice and "--pid PID," in core.advice
+
+
+def test_idle_workers_are_no_news():
     assert unowned(["worker_loop"] * 40) == ()
     (parked,) = unowned(["Parker::park"] * 15)
-    assert parked.idle and sentences([parked]) == ()
-    (parked,) = unowned(["Parker::park"] * 16)
-    assert "idle threads wait there too" in sentences([parked])[0]
-    assert list(for_each_notable([parked], 16, page=True)) == []
+    assert parked.idle and ", as idle threads do; the owner is not known from memory" in sentences([parked])[0]
+    assert list(for_each_notable(unowned(["Parker::park"] * 99), 16)) == []
+    assert list(for_each_notable(unowned(["take_gil"] * 15), 16)) == []
+    assert [group.count for group in for_each_notable(unowned(["take_gil"] * 16), 16)] == [16]
 
 
 def test_a_wait_with_an_owner_is_in_no_group():
@@ -97,6 +103,11 @@ def test_a_wait_with_an_owner_is_in_no_group():
 def test_functions_that_are_known(name, what):
     found = find_wait_place([Frame(0, 0x10, None, name)])
     assert (found[0].what if found else None) == what
+
+
+def test_a_lock_of_a_runtime_comes_before_how_it_sleeps():
+    frames = [Frame(at, at, None, name) for at, name in enumerate(("runtime.futexsleep", "runtime.lock2", "main"))]
+    assert [find_wait_place(some)[0].idle for some in (frames, frames[:1])] == [False, True]
 
 
 def test_the_table_is_whole():
