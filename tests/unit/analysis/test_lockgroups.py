@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gdbext import render
+from gdbext.analysis.lockfindings import find_lock_findings
 from gdbext.analysis.lockwait import Knowledge, lockwait_report
 from gdbext.analysis.stackgroups import fold, group_stacks
 from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
 from gdbext.analysis.unowned import find_unowned, for_each_notable
+from gdbext.analysis.waitdot import dot_lines
+from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import Frame, Primitive
 from gdbext.structures.locks.waitplaces import WAIT_PLACES, find_wait_place
 from tests.unit.analysis.heaps import NOTHING as NO_TARGET
@@ -124,6 +127,28 @@ def test_json_and_the_page():
     page = triage(NO_TARGET, [], {}, beyond=joined(NOTHING, Beyond(waits=groups)))
     assert page.findings is False and tuple(page.data.waits) == groups
     assert "16 threads wait in take_gil" in "".join(render.text(page, exact=False, limit=None))
+
+
+def test_places_are_in_the_graph_and_in_what_is_shown_of_findings():
+    frames = {1: Frame(2, 0x1, None, "credit", None, "bank.c:9"), 2: Frame(2, 0x2, None, "debit", None, "bank.c:17")}
+    taken, known = census(waiting(1, 0xA0, 2), waiting(2, 0xB0, 1)), Knowledge(frames=frames)
+    (finding,) = find_lock_findings(taken, known, {})
+    assert [line.partition(", in ")[2].partition(")")[0] for line in finding.evidence] == [
+        "credit (bank.c:9",
+        "debit (bank.c:17",
+    ]
+    assert 'label="thread 1 t1 in credit (bank.c:9)"' in "".join(dot_lines(taken, known))
+    queue = [waiting(number, 0xA0, 1) for number in range(2, 20)]
+    frames = {number: Frame(2, 0x1, None, "credit", None, f"bank.c:{9 + number % 2}") for number in range(2, 20)}
+    (finding,) = find_lock_findings(census(running(1), *queue), Knowledge(frames=frames), {})
+    assert [line.partition(":")[0] for line in finding.evidence] == [
+        "thread 2 (and 4, 6, 8, 10, 12, 14, 16, 18)",
+        "thread 3 (and 5, 7, 9, 11, 13, 15, 17, 19)",
+    ]
+
+
+def test_a_wrapper_of_a_server_is_not_where_a_thread_is():
+    assert find_telling(called("psi_cond_wait")).function == "main"
 
 
 # ---- stacks ----
