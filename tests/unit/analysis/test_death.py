@@ -178,7 +178,8 @@ REGIONS = (
         (0x80FF8, 2, 0x10010, 0x81000, "below the stack of thread 1: stack overflow"),  # a push or a call
         (0x80100, 2, 0x10010, 0x800F0, "below the stack of thread 1: stack overflow"),
         (0x7FFF0, 1, 0x10010, 0x7F000, "below the stack of thread 1: stack overflow"),  # a frame larger than the guard
-        (0x80100, 2, 0x10010, 0x88000, "anonymous memory, which may not be accessed (guard or reserved memory)"),
+        (0x80100, 2, 0x10010, 0x88000, "guard of the stack of thread 1, which may not be accessed"),
+        (0x80100, 2, 0x10010, 0x50000, "anonymous memory, which may not be accessed"),
         (0x81010, 1, 0x10010, 0x81008, "below the stack of thread 1: stack overflow"),  # MADV_GUARD_INSTALL
         (0x82010, 2, 0x10010, 0x8F000, "anonymous memory"),
     ],

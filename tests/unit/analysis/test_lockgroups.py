@@ -12,7 +12,7 @@ from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
 from gdbext.analysis.unowned import find_unowned, for_each_notable
 from gdbext.analysis.waitdot import dot_lines
 from gdbext.structures.locks.frames import find_telling
-from gdbext.structures.locks.model import Frame, Primitive
+from gdbext.structures.locks.model import HANDLER, Frame, Primitive
 from gdbext.structures.locks.waitplaces import WAIT_PLACES, find_wait_place
 from tests.unit.analysis.heaps import NOTHING as NO_TARGET
 from tests.unit.analysis.test_lockwait import census, document, running, waiting
@@ -148,7 +148,8 @@ def test_places_are_in_the_graph_and_in_what_is_shown_of_findings():
 
 
 def test_a_wrapper_of_a_server_is_not_where_a_thread_is():
-    assert find_telling(called("psi_cond_wait")).function == "main"
+    for name in ("psi_cond_wait", HANDLER, "raise"):
+        assert find_telling(called(name)).function == "main"
 
 
 # ---- stacks ----
