@@ -552,22 +552,25 @@ COMMANDS: Sequence[CommandSpec] = (
         run="lockwait:examine",
         summary="Which thread waits for what, held by whom, and what the holder is doing",
         description="Read the findings first: a deadlock is a ring of threads, a convoy many behind one; the root of "
-        "a convoy is the thread to look at (`thread apply N bt`). A lock that is merely busy is no finding, and stands "
-        "under `Who waits for whom`.\n\nOne row a thread: what it does, and the lock or thread that it waits for, read "
-        "from its registers and the lock's own memory; libc's debug info is not needed. `confidence` is high when "
-        "names, types or the object itself leave no doubt, low when other kinds of lock would look the same. `in` is "
-        "the first function that is neither libc's nor a lock's.\n\nA lock without an owner field (spinlock, "
-        "semaphore, condition variable) shows who mentions its address in a register or on top of the stack: a "
-        "holder by mention, marked ?. Deadlocks are told only from what locks say themselves.\n\nWhere somebody waits "
-        "for a lock, the program's hash tables are looked at (set gx table-search-variables): a lock in one gets its "
-        "name, a holder in a long chain its place there. --in EXPR names a list or table that is not found by itself."
-        "\n\nOne look cannot tell stuck from slow. From the shell, gdbext lockwait --pid PID --samples 3 --interval 2 "
-        "lets the process go on between the looks. In gdb a stopped process does not move, so there is no such option: "
-        "write --json=FILE, continue, interrupt, and --compare=FILE; the same for two cores of one process. Verdicts: "
-        "stuck (same holder at the same place), slow (same holder, moving), moving, new, gone; same holder and same "
-        "waiters where nothing more is known.\n\nFrom the shell the exit status is 1 when there are findings.",
+        "a convoy is the thread to look at (`thread apply N bt`). A lock that is merely busy is no finding, and "
+        "stands under `Who waits for whom`.\n\nOne row a thread: what it does, and the lock or thread that it waits "
+        "for, read from its registers and the lock's own memory; libc's debug info is not needed. `confidence` is "
+        "high when names, types or the object itself leave no doubt, low when other kinds of lock would look the "
+        "same. `in` is the first function that is neither libc's nor a lock's, with file and line where debug info "
+        "has them.\n\nA lock without an owner field (spinlock, semaphore, condition variable) shows who mentions its "
+        "address in a register or on top of the stack: a holder by mention, marked ?. Deadlocks follow only from what "
+        "locks say themselves. Of threads that wait in a function of a known program or runtime (MariaDB, PostgreSQL, "
+        "Java, Python, Go, Rust) for what no lock names the owner of, a line says who knows it.\n\nWhere somebody "
+        "waits for a lock, the program's hash tables are examined (set gx table-search-variables): a lock in one gets "
+        "its name, a holder in a long chain its place there. --in EXPR names a list or table that is not found by "
+        "itself.\n\nOne sample cannot tell stuck from slow. From the shell, gdbext lockwait --pid PID --samples 3 "
+        "--interval 2 lets the process go on between them. In gdb a stopped process does not move, so there is no "
+        "such option: write --json=FILE, continue, interrupt, and --compare=FILE; the same for two cores of one "
+        "process. Verdicts: stuck (same holder at the same place), slow (same holder, moving), moving, new, gone; "
+        "same holder and same waiters where nothing more is known.\n\nFrom the shell the exit status is 1 when there "
+        "are findings.",
         options=(
-            Option("stacks", "flag", "group equal stacks instead, with their threads"),
+            Option("stacks", "flag", "group equal stacks (by address) instead, with their threads"),
             Option("compare", "text", "say what has moved since FILE, an earlier --json=FILE", metavar="FILE"),
             Option("in", "text", "look for locks and holders in this list or table too", metavar="EXPR", many=True),
             Option("shape", "text", "take what --in names for this shape", metavar="NAME"),

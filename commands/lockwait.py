@@ -38,7 +38,7 @@ def examine(context: Any, arguments: Any) -> Report:
     if arguments.flag("stacks"):
         return group_stacks(census, stacks)
     findings = find_lock_findings(census, known, context.settings)
-    report = lockwait_report(census, known, findings, check_locks(census, known.name_of), context.settings)
+    report = lockwait_report(census, known, findings, check_locks(census, known.name_of))
     if before is None:
         return report
     return dataclasses.replace(report, data=compare(before, report.data, context.target.identity.time))

@@ -64,7 +64,7 @@ def look_beyond(context: Any) -> triage.Beyond:
     tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)
     known = read_knowledge(context, census, stacks, tables=kept)
     found = find_lock_findings(census, known, context.settings)
-    waits = tuple(for_each_notable(known.unowned, context.settings.get(MANY, DEFAULTS[MANY]), page=True))
+    waits = tuple(for_each_notable(known.unowned, context.settings.get(MANY, DEFAULTS[MANY])))
     locks = triage.Beyond(found, waits=waits)
     return triage.joined(tables, locks)
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.faultplace import describe_fault
 from gdbext.analysis.lastwords import bounded, find_last_words
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
-from gdbext.memory.corenotes import SI_KERNEL, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, SignalInfo
+from gdbext.memory.corenotes import SI_KERNEL, SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, SignalInfo
 from gdbext.report import Kind, column
 from gdbext.structures.locks.frames import is_library
 from gdbext.structures.locks.model import HANDLER, NO_STACKS, Frame, Stacks
 from gdbext.target import Target, Thread
 
 SHOWN = 3  # frames
-_DEEP = 24
+_DEEP = 48  # a panic of Rust has some fifteen frames, and a handler may lie above it
 # Signals whose default action writes a core (signal(7)). A debugger stops at some that the program lives through.
 _FATAL = {
     3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 24: "SIGXCPU",
     25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
+_GIVEN_UP = (SIGABRT, SIGTRAP)  # what libraries and runtimes end a process with
 _AT_A_STOP = frozenset((4, 6, 7, 8, 11, 31))
 _CAUSES: Mapping[Tuple[int, int], str] = {
     (4, 1): "illegal instruction", (4, 2): "illegal operand", (4, 5): "privileged instruction",
@@ -37,11 +38,18 @@ _OUTSIDE = "a process outside of its PID namespace"
 _NO_ADDRESS = "no address is reported, as for a pointer that is not canonical (x86)"
 _SAVED_AT = 192  # bytes from the stack pointer beneath a handler to err
 _PAGE_FAULT = 14
-_TRAPS = {0: SignalInfo(SIGFPE, 1), 6: SignalInfo(SIGILL, 1), 13: SignalInfo(SIGSEGV, SI_KERNEL)}
+# Not 0, a division by zero: that is also what stands there where the thread has never met a fault.
+_TRAPS = {6: SignalInfo(SIGILL, 1), 13: SignalInfo(SIGSEGV, SI_KERNEL)}
 # What raises a signal, wherever it is (a program may be linked statically), and libc's own beneath it.
-_RAISING = {"abort", "raise", "gsignal", "pthread_kill", "kill", "tgkill", "tkill", "__pthread_kill_implementation"}
+_RAISING = {
+    "abort", "raise", "gsignal", "pthread_kill", "kill", "tgkill", "tkill", "__pthread_kill_implementation",
+    "runtime.raise", "runtime.raiseproc", "runtime.tgkill", "runtime.dieFromSignal", "runtime.crash",
+}  # fmt: skip
 _INNER = ("__pthread_kill", "__GI_")
-_REPORTING = ("libasan", "libubsan", "libtsan", "liblsan", "libgcc_s")
+# Who gives up on the program's behalf, by module, and by name where that is linked into the program: C++, Go, Rust.
+_REPORTING = ("libasan", "libubsan", "libtsan", "liblsan", "libgcc_s", "libglib-2.0")
+_RUNTIMES = ("std::", "__cxxabiv1::", "__gnu_cxx::", "__cxa_", "runtime.", "rust_", "__rust", "panic_abort::")
+_RUST = ("core::", "alloc::")  # of Rust only where it panics: a program in C++ may have such names of its own
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Death:
     :param address: of the memory access (or of the instruction) that failed, or None.
     :param place: what is there, in words.
     :param message: what a library said before it aborted: at most 256 bytes, printable.
-    :param source: which library: "glibc", "libstdc++", "AddressSanitizer".
+    :param source: which library: "glibc", "GLib", "libstdc++", "AddressSanitizer".
     :param frames: the newest of the program, innermost first: "main.c:212 flush_batch", without names
         "libz.so.1+0x51c".
     :param stopped: whether a debugger wrote the core at that signal: a handler of the program may have followed.
@@ -102,8 +110,9 @@ def find_death(target: Target, heaps: Sequence[Heap] = (), stacks: Stacks = NO_S
     thread = next((one for one in target.threads if one.lwp == signal.lwp), None)
     frames = list(stacks.frames(thread, _DEEP)) if thread is not None else []
     fault, below = _find_first_fault(target, signal, frames)
-    place = describe_fault(target, heaps, thread if fault is signal else None, fault)
-    words = find_last_words(target, thread, frames) if signal.number in (SIGABRT, SIGTRAP) else None
+    faulting = thread if fault is signal or thread is None else _interrupted(thread, below[0])
+    place = describe_fault(target, heaps, faulting, fault)
+    words = find_last_words(target, thread, frames) if signal.number in _GIVEN_UP else None
     shown = _without_raising(below or frames, signal.number) or _only_frame(target, thread)
     return Death(
         _FATAL[signal.number],
@@ -129,8 +138,13 @@ def _find_first_fault(
     if at is None or not _is_own(target, signal):
         return signal, ()
     below = frames[at + 1 :]
-    first = None if not below or _is_raising(below[0], SIGABRT) else _read_caught(target, frames[at])
+    first = None if not below or _is_raising(below[0]) else _read_caught(target, frames[at])
     return (first or signal), below
+
+
+def _interrupted(thread: Thread, frame: Frame) -> Thread:
+    """Return a thread as it was before its handler was called: of its registers two are known."""
+    return replace(thread, stack_pointer=frame.stack_pointer, registers={"rip": frame.pc})
 
 
 def _read_caught(target: Target, frame: Frame) -> Optional[SignalInfo]:
@@ -171,17 +185,22 @@ def _cause(target: Target, signal: SignalInfo, fault: SignalInfo) -> Optional[st
 
 def _without_raising(frames: Sequence[Frame], signal: int) -> Sequence[Frame]:
     """Return the frames from the one on that is worth showing: what raises the signal is not, nor who reports it."""
+    panics = any((frame.function or "").startswith("std::panicking::") for frame in frames)
+    runtimes = (*_RUNTIMES, *(_RUST if panics else ()))
     at = 0
-    while at < len(frames) and _is_raising(frames[at], signal):
+    while at < len(frames) and (_is_raising(frames[at]) or (signal in _GIVEN_UP and _gives_up(frames[at], runtimes))):
         at += 1
     return frames[at:] or frames
 
 
-def _is_raising(frame: Frame, signal: int) -> bool:
+def _is_raising(frame: Frame) -> bool:
     name = frame.function or ""
-    if name in _RAISING or (is_library(frame) and name.startswith(_INNER)):
-        return True
-    return signal == SIGABRT and (is_library(frame) or (frame.module or "").startswith(_REPORTING))
+    return name in _RAISING or (is_library(frame) and name.startswith(_INNER))
+
+
+def _gives_up(frame: Frame, runtimes: Tuple[str, ...]) -> bool:
+    module, name = frame.module or "", frame.function or ""
+    return is_library(frame) or module.startswith(_REPORTING) or name.startswith(runtimes)
 
 
 def _sound(frames: Sequence[Frame]) -> Sequence[Frame]:

@@ -36,7 +36,7 @@ def describe_fault(target: Target, heaps: Sequence[Heap], thread: Optional[Threa
         return f"below the stack of thread {thread.number}: stack overflow"
     if region is None:
         return _unmapped_text(target, address) + jumped
-    name = _name(target, heaps, address)
+    name = _guard_name(target, region) or _name(target, heaps, address)
     if fault.number == SIGBUS and not region.anonymous:
         return f"past the end of the file: {name}"
     return f"{name}{jumped}{_permission(region, jumped != '') if fault.code == _NOT_PERMITTED else ''}"
@@ -58,8 +58,18 @@ def _overflows(target: Target, thread: Thread, address: int, region: Optional[Re
         return False
     if region is not None and "r" in region.permissions:
         return region.writable and region.anonymous
-    stack = _next_writable(target, address)
-    return stack is not None and stack.start - address < _NEAR and pointer < stack.start + _BELOW
+    stack, own = _next_writable(target, address), target.index.find(pointer)
+    if stack is None or stack.start - address >= _NEAR or pointer >= stack.start + _BELOW:
+        return False
+    return own is None or own == stack or not own.writable  # else it is on a stack of its own, somewhere else
+
+
+def _guard_name(target: Target, region: Region) -> Optional[str]:
+    """Return "guard of the stack of thread 3" for a mapping without access that ends where a thread's stack begins."""
+    stack = None if "r" in region.permissions else target.index.find(region.end)
+    inside = (one for one in target.threads if stack is not None and (one.stack_pointer or 0) in stack)
+    thread = next(inside, None)
+    return None if thread is None else f"guard of the stack of thread {thread.number}"
 
 
 def _next_writable(target: Target, address: int) -> Optional[Region]:
@@ -101,5 +111,5 @@ def _permission(region: Region, jumped: bool) -> str:
     if jumped:
         return ", but not executable"
     if "r" not in region.permissions:
-        return ", which may not be accessed (guard or reserved memory)"
+        return ", which may not be accessed"
     return "" if region.writable else ", which is read-only"

@@ -33,7 +33,7 @@ _DYING = ("std::terminate", "__cxxabiv1::__terminate", "__gnu_cxx::__verbose_ter
 class LastWords:
     """A message.
 
-    :param source: who left it: "glibc", "libstdc++", "AddressSanitizer".
+    :param source: who left it: "glibc", "GLib", "libstdc++", "AddressSanitizer".
     """
 
     text: str
@@ -63,9 +63,10 @@ def find_last_words(target: Target, thread: Optional[Thread], frames: Sequence[F
     report = find_sanitizer_report(target)
     if report is not None:
         return LastWords(report, "AddressSanitizer")
-    message = find_abort_message(target)
-    if message is not None:
-        return LastWords(message, "glibc")
+    for find, source in ((find_abort_message, "glibc"), (find_assertion_of_glib, "GLib")):
+        message = find(target)
+        if message is not None:
+            return LastWords(message, source)
     uncaught = any((frame.function or "").startswith(_DYING) for frame in frames)
     exception = find_uncaught(target, thread) if thread is not None and uncaught else None
     return None if exception is None else LastWords(exception, "libstdc++")
@@ -78,14 +79,23 @@ def find_abort_message(target: Target) -> Optional[str]:
     size; char msg[]; }`` in a mapping of its own, whose size it is. The symbol is dynamic (GLIBC_PRIVATE), so a
     stripped libc has it. Upstream: ``include/stdlib.h``, ``sysdeps/posix/libc_fatal.c``, ``assert/assert.c``.
     """
-    for symbol in target.symbols.find_symbols("__abort_msg"):
+    messages = (_read_message(target, address) for address in _variables(target, "__abort_msg"))
+    return next((message for message in messages if message), None)
+
+
+def find_assertion_of_glib(target: Target) -> Optional[str]:
+    """Return the text of a failed g_assert, which GLib keeps in ``__glib_assert_msg`` (``gtestutils.c``), or None."""
+    texts = (_word(target, address) for address in _variables(target, "__glib_assert_msg"))
+    messages = (printable(_read_most(target, text, LONGEST + 1)) for text in texts if text)
+    return next((message for message in messages if message), None)
+
+
+def _variables(target: Target, name: str) -> Iterator[int]:
+    """Iterate over the addresses of a variable, where the file that names it is the one that is mapped there."""
+    for symbol in target.symbols.find_symbols(name):
         module = target.find_module(symbol.address)
-        if module is None or module.build_id != symbol.build_id:
-            continue
-        message = _read_message(target, symbol.address)
-        if message:
-            return message
-    return None
+        if module is not None and module.build_id == symbol.build_id:
+            yield symbol.address
 
 
 def _read_message(target: Target, variable: int) -> Optional[str]:

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
-from gdbext.analysis.lockwait import (
-    DEFAULTS,
-    LONG,
-    MANY,
-    SLOW,
-    Knowledge,
-    Position,
-    convoy_sentence,
-    cycle_sentence,
-    lock_text,
-)
+from gdbext.analysis.lockwait import Knowledge, Position, convoy_sentence, cycle_sentence, lock_text
 from gdbext.analysis.waitgraph import Convoy, Cycle, build_graph
 from gdbext.report import Confidence, Finding, Problem, Settings, Severity
+from gdbext.structures.locks.frames import label_of
 from gdbext.structures.locks.model import Census, Primitive, State, Wait
 from gdbext.wording import address_text, count_text
 
+# Of `set gx`: waiters that make a convoy behind a slow holder, behind any holder, and the chain that is long.
+SLOW, MANY, LONG = "convoy-waiters", "convoy-many", "hot-bin"
+DEFAULTS = {SLOW: 3, MANY: 16, LONG: 20}
 _LINES, _LISTED = 4, 12  # lines of evidence of one kind; threads in one
 _RANK = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 
@@ -180,14 +174,20 @@ class _Judge:
         wait = self._waits[number]
         state = wait.state_of_lock
         says = f"; the lock says: {state.meaning}" if state else ""
-        return f"thread {number}: {_kind(wait)} {self._place(wait.lock)} ({', '.join(wait.because)}){says}"
+        lock = f"{_kind(wait)} {self._place(wait.lock)}{self._where(number)}"
+        return f"thread {number}: {lock} ({', '.join(wait.because)}){says}"
+
+    def _where(self, number: int) -> str:
+        """Return ", in flush_batch (main.c:212)" for a thread, or nothing."""
+        frame = self._known.frames.get(number)
+        return f", in {label_of(frame)}" if frame is not None and frame.function else ""
 
     def _queue(self, numbers: Sequence[int]) -> Iterator[str]:
-        """Iterate over the evidence of threads that wait for one lock, those alike in one line."""
-        alike: "dict[tuple[str, ...], list[int]]" = {}
+        """Iterate over the evidence of threads that wait for one lock, those that do so at one place in one line."""
+        places: "dict[tuple[str, ...], list[int]]" = {}
         for number in numbers:
-            alike.setdefault(self._waits[number].because, []).append(number)
-        for group in list(alike.values())[:_LINES]:
+            places.setdefault((*self._waits[number].because, self._where(number)), []).append(number)
+        for group in list(places.values())[:_LINES]:
             first = self._evidence(group[0])
             more = ", ".join(map(str, group[1:_LISTED])) + (", …" if len(group) > _LISTED else "")
             yield first.replace(":", f" (and {more}):", 1) if more else first

@@ -1,6 +1,6 @@
 """What a census shows besides cycles and convoys, in sentences: waits that nobody seems able to end.
 
-None of these is certain from one look, so none is a finding.
+None of these is certain from one sample, so none is a finding.
 """
 
 from __future__ import annotations

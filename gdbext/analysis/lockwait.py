@@ -7,16 +7,13 @@ from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.lockoddities import for_each_oddity
 from gdbext.analysis.missing import Unexamined
-from gdbext.analysis.unowned import UnownedWaits, for_each_notable
+from gdbext.analysis.unowned import UnownedWaits
 from gdbext.analysis.waitgraph import Convoy, Cycle, WaitGraph, build_graph
-from gdbext.report import Evidence, Finding, Kind, Problem, Report, Settings, column, line, table
+from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, line, table
 from gdbext.structures.locks.frames import label_of
 from gdbext.structures.locks.model import Census, Frame, LockState, Primitive, Wait
 from gdbext.wording import count_text
 
-# Of `set gx`: waiters that make a convoy behind a slow holder, behind any holder, and the chain that is long.
-SLOW, MANY, LONG = "convoy-waiters", "convoy-many", "hot-bin"
-DEFAULTS = {SLOW: 3, MANY: 16, LONG: 20}
 RESTARTED = "restart_syscall"  # how the kernel names a timed call once somebody has interrupted it
 
 
@@ -185,20 +182,17 @@ def lockwait_report(
     known: Knowledge = Knowledge(),
     findings: Sequence[Finding] = (),
     problems: Sequence[Problem] = (),
-    settings: Settings = DEFAULTS,
 ) -> Report:
     """Put a census on one page.
 
     :param findings: of ``find_lock_findings``; they decide the shell's exit status.
-    :param settings: of ``set gx``; those not given have their defaults.
     """
     graph = build_graph(census)
     writer = _Writer(census, graph, known)
-    notable = for_each_notable(known.unowned, settings.get(MANY, DEFAULTS[MANY]), page=False)
     sentences = (
         *writer.sentences(),
         *for_each_oddity(census, lambda wait: lock_text(wait, known.name_of)),
-        *(group.sentence for group in notable),
+        *(group.sentence for group in known.unowned),
     )
     summaries = {finding.summary for finding in findings}
     more = tuple(sentence for sentence in sentences if sentence not in summaries)

@@ -38,13 +38,16 @@ class UnownedWaits:
     def sentence(self) -> str:
         """The group in words, with what to do next."""
         verb = "waits" if self.count == 1 else "wait"
-        usual = "; idle threads wait there too" if self.idle else ""
+        usual = ", as idle threads do" if self.idle else ""
         who = f"{count_text(self.count, 'thread')} {verb} in {self.function} for {self.what}{usual}"
         return f"{who}; the owner is not known from memory: {self.advice}"
 
 
-def find_unowned(census: Census, stacks: Stacks) -> Sequence[UnownedWaits]:
-    """Return the groups, those with most threads first; a thread whose wait has a known owner is in none."""
+def find_unowned(census: Census, stacks: Stacks, pid: Optional[int] = None) -> Sequence[UnownedWaits]:
+    """Return the groups, those with most threads first; a thread whose wait has a known owner is in none.
+
+    :param pid: of a living process, for the commands that are advised; None of a core.
+    """
     graph = build_graph(census)
     owned = {*graph.edges, *graph.lost}
     owned.update(number for convoy in graph.convoys if convoy.holder is not None for number in convoy.waiters)
@@ -57,25 +60,20 @@ def find_unowned(census: Census, stacks: Stacks) -> Sequence[UnownedWaits]:
             name = (known[1].function or "").partition("(")[0]
             found.setdefault(name, known)
             numbers.setdefault(name, []).append(wait.thread.number)
-    rows = [_row(name, *found[name], listed) for name, listed in numbers.items()]
+    rows = [_row(name, *found[name], listed, pid) for name, listed in numbers.items()]
     return tuple(sorted(rows, key=lambda row: (-row.count, row.threads)))
 
 
-def _row(function: str, place: WaitPlace, frame: Frame, numbers: Sequence[int]) -> UnownedWaits:
-    return UnownedWaits(
-        len(numbers), tuple(numbers), function, frame.line, place.what, place.advice, place.idle
-    )
+def _row(function: str, place: WaitPlace, frame: Frame, numbers: Sequence[int], pid: Optional[int]) -> UnownedWaits:
+    advice = place.advice if pid is None else place.advice.replace("PID", str(pid))
+    return UnownedWaits(len(numbers), tuple(numbers), function, frame.line, place.what, advice, place.idle)
 
 
-def for_each_notable(groups: Sequence[UnownedWaits], many: int, *, page: bool) -> Iterator[UnownedWaits]:
-    """Iterate over the groups that are worth a sentence.
+def for_each_notable(groups: Sequence[UnownedWaits], many: int) -> Iterator[UnownedWaits]:
+    """Iterate over the groups that belong on a page that is not about locks: many threads, and not in an idle place.
 
-    Where idle threads wait, only many are. On a page that is not about locks many must wait anywhere, and idle places
-    are left out: a pool without work is no news.
+    A pool without work is no news.
 
     :param many: threads, ``set gx convoy-many``.
     """
-    for group in groups:
-        enough = group.count >= many
-        if (enough and not group.idle) if page else (enough or not group.idle):
-            yield group
+    return (group for group in groups if group.count >= many and not group.idle)

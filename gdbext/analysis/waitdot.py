@@ -6,6 +6,7 @@ from typing import Iterator
 
 from gdbext.analysis.lockwait import Knowledge
 from gdbext.analysis.waitgraph import build_graph
+from gdbext.structures.locks.frames import label_of
 from gdbext.structures.locks.model import Census, Primitive, Wait
 
 
@@ -18,7 +19,7 @@ def dot_lines(census: Census, known: Knowledge) -> Iterator[str]:
     yield 'digraph "wait-for" {\n  rankdir=LR; node [shape=box, fontname="sans-serif"];\n'
     for number in involved:
         colour = ', color=red, fontcolor=red' if number in ringed else ""
-        yield f'  t{number} [label="{_escaped(_title(waits[number]))}"{colour}];\n'
+        yield f'  t{number} [label="{_escaped(_title(waits[number], known))}"{colour}];\n'
     for waiter, owner in sorted(graph.edges.items()):
         colour = ", color=red" if waiter in ringed and owner in ringed else ""
         yield f'  t{waiter} -> t{owner} [label="{_escaped(_edge(waits[waiter], known))}"{colour}];\n'
@@ -28,9 +29,10 @@ def dot_lines(census: Census, known: Knowledge) -> Iterator[str]:
     yield "}\n"
 
 
-def _title(wait: Wait) -> str:
+def _title(wait: Wait, known: Knowledge) -> str:
     name = f" {wait.thread.name}" if wait.thread.name else ""
-    return f"thread {wait.thread.number}{name}"
+    frame = known.frames.get(wait.thread.number)
+    return f"thread {wait.thread.number}{name}" + (f" in {label_of(frame)}" if frame is not None else "")
 
 
 def _edge(wait: Wait, known: Knowledge) -> str:

@@ -1,7 +1,7 @@
 """Who waits for whom: edges, cycles, and the roots behind which others queue.
 
 A thread waits for one thing, so it has at most one edge: to the owner that the lock itself names, or to the thread
-that it joins. Guesses (a holder by mention) make no edge here: no deadlock is ever told from them.
+that it joins. Guesses (a holder by mention) make no edge here: no deadlock ever follows from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What names and places the lock census is told: symbols, stacks, tables that shapes know, the heap, mappings."""
+"""What names and places are known for the lock census: symbols, stacks, tables that shapes know, the heap, mappings."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def read_knowledge(
         names.find_name,
         {number: position for number, position in positions.items() if position is not None},
         _telling_frames(census, stacks),
-        find_unowned(census, stacks),
+        find_unowned(census, stacks, context.target.identity.pid if context.target.live else None),
         tuple(search.evidence),
         tuple(search.unexamined),
     )
 
 
 def wants_tables(context: Any, census: Census) -> bool:
-    """Return whether tables may tell something: somebody holds what others wait for, or it has no name."""
+    """Return whether tables may say something: somebody holds what others wait for, or it has no name."""
     find_name = context.target.symbols.find_name
     return bool(find_holders(census)) or any(find_name(lock) is None for lock in find_held_locks(census))
 

@@ -33,7 +33,7 @@ class GdbStacks:
         """Return the newest frames of a thread, innermost first; as many as gdb can unwind."""
         known = self._kept.get(thread.number)
         if known is None or (len(known.frames) < limit and not known.whole):
-            # Going back to a thread costs as much as all its frames: one look is deep enough for all who ask.
+            # Going back to a thread costs as much as all its frames: one time is deep enough for all who ask.
             known = self._kept[thread.number] = self._unwind(thread.number, max(limit, _DEEP))
         return known.frames[:limit]
 

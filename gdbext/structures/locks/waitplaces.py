@@ -36,7 +36,10 @@ _DECORATION = re.compile(r"(\.abi0|\.(part|isra|constprop)\.\d+|\.cold|::h[0-9a-
 
 _JAVA = "jcmd PID Thread.print names the owners (of a core: jhsdb jstack --exe JAVA --core CORE)"
 _PYTHON = "py-spy dump --pid PID, or py-bt of python-gdb.py in the thread that runs, shows who holds it"
-_GO = "goroutines are no threads: goroutines -t in dlv core or dlv attach lists where each waits"
+_GO = (
+    "goroutines are no threads, and no lock of theirs is one of the kernel's: dlv attach PID (of a core: dlv core EXE "
+    "CORE), then goroutines -t, lists where each waits"
+)
 _ROWS = "SELECT * FROM information_schema.INNODB_TRX and sys.innodb_lock_waits name the blocking transaction"
 
 # MariaDB, MySQL: sql/mdl.cc, storage/innobase/lock/lock0wait.cc, row/row0mysql.cc. PostgreSQL: lmgr/{proc,lwlock}.c.
@@ -44,9 +47,10 @@ _ROWS = "SELECT * FROM information_schema.INNODB_TRX and sys.innodb_lock_waits n
 # Go: runtime/{lock_futex,os_linux,proc}.go. Rust: std/src/sys/sync, parking_lot. Abseil: synchronization/mutex.cc.
 WAIT_PLACES: Sequence[WaitPlace] = (
     WaitPlace(
-        ("MDL_wait::timed_wait",),
+        ("MDL_wait::timed_wait", "MDL_context::acquire_lock", "MDL_context::upgrade_shared_lock"),
         "a metadata lock",
-        "SELECT * FROM performance_schema.metadata_locks (MariaDB before 10.5: information_schema.METADATA_LOCK_INFO)",
+        "SELECT * FROM performance_schema.metadata_locks; where that is empty (MariaDB): INSTALL SONAME "
+        "'metadata_lock_info' and SELECT * FROM information_schema.METADATA_LOCK_INFO",
     ),
     WaitPlace(("lock_wait_suspend_thread", "row_mysql_handle_errors"), "a row lock of InnoDB", _ROWS),
     WaitPlace(("ProcSleep",), "a lock of PostgreSQL", "SELECT * FROM pg_locks; pg_blocking_pids(PID) names the holder"),
@@ -77,12 +81,13 @@ WAIT_PLACES: Sequence[WaitPlace] = (
 
 
 def find_wait_place(frames: Sequence[Frame]) -> "Optional[tuple[WaitPlace, Frame]]":
-    """Return where a thread waits, and in which frame, by its innermost frame that is known; None when none is."""
-    for frame in frames:
-        place = _find_by_name(frame.function) if frame.function else None
-        if place is not None:
-            return place, frame
-    return None
+    """Return where a thread waits, and in which frame, by its innermost frame that is known; None when none is.
+
+    A place in which idle threads wait gives way to one further out where they do not: runtime.lock2 sleeps as all do.
+    """
+    named = ((_find_by_name(frame.function), frame) for frame in frames if frame.function)
+    known = [(place, frame) for place, frame in named if place is not None]
+    return next((each for each in known if not each[0].idle), known[0] if known else None)
 
 
 @lru_cache(maxsize=4096)

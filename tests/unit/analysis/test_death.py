@@ -178,7 +178,8 @@ REGIONS = (
         (0x80FF8, 2, 0x10010, 0x81000, "below the stack of thread 1: stack overflow"),  # a push or a call
         (0x80100, 2, 0x10010, 0x800F0, "below the stack of thread 1: stack overflow"),
         (0x7FFF0, 1, 0x10010, 0x7F000, "below the stack of thread 1: stack overflow"),  # a frame larger than the guard
-        (0x80100, 2, 0x10010, 0x88000, "anonymous memory, which may not be accessed (guard or reserved memory)"),
+        (0x80100, 2, 0x10010, 0x88000, "guard of the stack of thread 1, which may not be accessed"),
+        (0x80100, 2, 0x10010, 0x50000, "anonymous memory, which may not be accessed"),
         (0x81010, 1, 0x10010, 0x81008, "below the stack of thread 1: stack overflow"),  # MADV_GUARD_INSTALL
         (0x82010, 2, 0x10010, 0x8F000, "anonymous memory"),
     ],
@@ -265,6 +266,18 @@ def test_hostile_or_missing_messages_are_none(more):
 
 def test_a_message_at_the_end_of_a_truncated_core():
     assert find_abort_message(with_message(b"free(): inv", cut=15)) == "free(): inv"
+
+
+def test_what_glib_said():
+    target = with_message(b"")
+    text = (DATA + 8).to_bytes(8, "little").ljust(16, b"\0")
+    memory = FakeMemory([(DATA, b"\0" * 8 + b"ERROR:a.c:2:main: full\0"), (LIBC + 0x100, text)])
+    for name, said in (("__glib_assert_msg", "ERROR:a.c:2:main: full"), ("another", None)):
+        words = find_last_words(
+            dataclasses.replace(target, memory=memory, symbols=Names(**{name: LIBC + 0x100})), None, ()
+        )
+        assert (words.text if words else None) == said
+        assert words is None or words.source == "GLib"
 
 
 def test_printable():
@@ -408,6 +421,20 @@ def test_frames_of_an_abort_begin_in_the_program():
     assert death.thread == 3
 
 
+def test_runtimes_are_passed_over_and_programs_are_not():
+    rust = ("abort", "std::process::abort", "rust_panic", "std::panicking::rust_panic", "core::panicking::panic_fmt")
+    assert aborted(*map(frame, rust), frame("app::fail", "app.rs:7"), frame("app::main", "app.rs:9")).frames == (
+        "app.rs:7 app::fail",
+        "app.rs:9 app::main",
+    )
+    go = ("runtime.raise", "runtime.dieFromSignal", "runtime.crash", "runtime.gopanic")
+    assert aborted(*map(frame, go), frame("main.fail", "app.go:2")).frames == ("app.go:2 main.fail",)
+    own = aborted(frame("abort", module="libc.so.6"), frame("core::Queue::check", "queue.cc:5"), frame("main"))
+    assert own.frames == ("queue.cc:5 core::Queue::check", "main")
+    glib = aborted(frame("g_assertion_message", None, "libglib-2.0.so.0"), frame("main", "a.c:1"))
+    assert glib.frames == ("a.c:1 main",)
+
+
 def test_frames_without_names_and_of_a_lost_stack():
     assert aborted(frame(None, None, None, 0x17)).frames == ("0x17",)
     assert aborted(frame("raise"), frame("abort"), frame("main", "a.c:1"), frame(None, None, None, 0x7878)).frames == (
@@ -431,8 +458,25 @@ def test_a_handler_that_aborts_is_looked_through():
     frames[3] = frame("raise", module="libc.so.6")  # what it handles was no fault: saved registers are old
     death = find_death(target, (), Stacks(*frames))
     assert (death.address, death.cause) == (None, "raised by the process itself")
+    frames[3], signal = frame("runtime.raise"), dataclasses.replace(target.signal, number=11)  # of Go
+    assert find_death(dataclasses.replace(target, signal=signal), (), Stacks(*frames)).address is None
     unreadable = dataclasses.replace(target, memory=FakeMemory([]))
     assert find_death(unreadable, (), Stacks(*frames[:3], frame("f", "main.c:4"))).frames == ("main.c:4 f",)
+
+
+def test_a_stack_overflow_that_a_handler_met_on_another_stack():
+    saved = struct.pack("<4Q", 6, 14, 0, 0x80FF8)
+    thread = Thread(1, 7, None, 0xA0800, None, {})
+
+    class Both(Mapped):
+        def read(self, address, size):
+            return (bytes(192) + saved).ljust(0x800, b"\0")[address - 0xA0800 :][:size]
+
+    target = Target(Both(*REGIONS), X86_64, Identity(pid=7), threads=[thread], signal=SignalInfo(11, -6, None, 7, 0, 7))
+    frames = [frame("on_signal", sp=0xA0800), frame(HANDLER, sp=0xA0800), frame("f", "main.c:4", sp=0x81000)]
+    death = find_death(target, (), Stacks(*frames))
+    assert death.place == "below the stack of thread 1: stack overflow"
+    assert death.frames == ("main.c:4 f",)
 
 
 # --- on the page --------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gdbext import render
+from gdbext.analysis.lockfindings import find_lock_findings
 from gdbext.analysis.lockwait import Knowledge, lockwait_report
 from gdbext.analysis.stackgroups import fold, group_stacks
 from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
 from gdbext.analysis.unowned import find_unowned, for_each_notable
-from gdbext.structures.locks.model import Frame, Primitive
+from gdbext.analysis.waitdot import dot_lines
+from gdbext.structures.locks.frames import find_telling
+from gdbext.structures.locks.model import HANDLER, Frame, Primitive
 from gdbext.structures.locks.waitplaces import WAIT_PLACES, find_wait_place
 from tests.unit.analysis.heaps import NOTHING as NO_TARGET
 from tests.unit.analysis.test_lockwait import census, document, running, waiting
@@ -55,13 +58,19 @@ def test_threads_in_one_function_are_one_group():
     )
 
 
-def test_idle_workers_are_not_named():
+def test_advice_names_the_process_that_lives():
+    stacks = Stacks({1: called("take_gil")})
+    (live,), (core,) = (find_unowned(census(*conditions(1)), stacks, pid) for pid in (4711, None))
+    assert "py-spy dump --pid 4711," in live.advice and "--pid PID," in core.advice
+
+
+def test_idle_workers_are_no_news():
     assert unowned(["worker_loop"] * 40) == ()
     (parked,) = unowned(["Parker::park"] * 15)
-    assert parked.idle and sentences([parked]) == ()
-    (parked,) = unowned(["Parker::park"] * 16)
-    assert "idle threads wait there too" in sentences([parked])[0]
-    assert list(for_each_notable([parked], 16, page=True)) == []
+    assert parked.idle and ", as idle threads do; the owner is not known from memory" in sentences([parked])[0]
+    assert list(for_each_notable(unowned(["Parker::park"] * 99), 16)) == []
+    assert list(for_each_notable(unowned(["take_gil"] * 15), 16)) == []
+    assert [group.count for group in for_each_notable(unowned(["take_gil"] * 16), 16)] == [16]
 
 
 def test_a_wait_with_an_owner_is_in_no_group():
@@ -99,6 +108,11 @@ def test_functions_that_are_known(name, what):
     assert (found[0].what if found else None) == what
 
 
+def test_a_lock_of_a_runtime_comes_before_how_it_sleeps():
+    frames = [Frame(at, at, None, name) for at, name in enumerate(("runtime.futexsleep", "runtime.lock2", "main"))]
+    assert [find_wait_place(some)[0].idle for some in (frames, frames[:1])] == [False, True]
+
+
 def test_the_table_is_whole():
     assert all(place.functions and place.what and place.advice for place in WAIT_PLACES)
     assert len({one for place in WAIT_PLACES for one in place.functions}) == sum(
@@ -113,6 +127,29 @@ def test_json_and_the_page():
     page = triage(NO_TARGET, [], {}, beyond=joined(NOTHING, Beyond(waits=groups)))
     assert page.findings is False and tuple(page.data.waits) == groups
     assert "16 threads wait in take_gil" in "".join(render.text(page, exact=False, limit=None))
+
+
+def test_places_are_in_the_graph_and_in_what_is_shown_of_findings():
+    frames = {1: Frame(2, 0x1, None, "credit", None, "bank.c:9"), 2: Frame(2, 0x2, None, "debit", None, "bank.c:17")}
+    taken, known = census(waiting(1, 0xA0, 2), waiting(2, 0xB0, 1)), Knowledge(frames=frames)
+    (finding,) = find_lock_findings(taken, known, {})
+    assert [line.partition(", in ")[2].partition(")")[0] for line in finding.evidence] == [
+        "credit (bank.c:9",
+        "debit (bank.c:17",
+    ]
+    assert 'label="thread 1 t1 in credit (bank.c:9)"' in "".join(dot_lines(taken, known))
+    queue = [waiting(number, 0xA0, 1) for number in range(2, 20)]
+    frames = {number: Frame(2, 0x1, None, "credit", None, f"bank.c:{9 + number % 2}") for number in range(2, 20)}
+    (finding,) = find_lock_findings(census(running(1), *queue), Knowledge(frames=frames), {})
+    assert [line.partition(":")[0] for line in finding.evidence] == [
+        "thread 2 (and 4, 6, 8, 10, 12, 14, 16, 18)",
+        "thread 3 (and 5, 7, 9, 11, 13, 15, 17, 19)",
+    ]
+
+
+def test_a_wrapper_of_a_server_is_not_where_a_thread_is():
+    for name in ("psi_cond_wait", HANDLER, "raise"):
+        assert find_telling(called(name)).function == "main"
 
 
 # ---- stacks ----
