@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 NOT_REACHED, MAYBE_REACHED, REACHED = range(3)
 
-MOST_HEADERS = 4  # as in native/src/scan.rs
+MOST_HEADERS = 8  # as in native/src/scan.rs
 
 MOST_HITS = 1 << 20  # of one mebibyte: all
 _AT_ONCE = 1 << 17  # words

@@ -742,7 +742,7 @@ mod tests {
             gx_job_free(job);
 
             let (live, states) = ([1u8, 1], [0u8, 2]);
-            for (headers, state) in [([0; scan::HEADERS], graph::MAYBE), ([8, 1, 0, 0], graph::REACHED)] {
+            for (headers, state) in [([0; scan::HEADERS], graph::MAYBE), ([8, 1, 0, 0, 0, 0, 0, 0], graph::REACHED)] {
                 let rules = PointerRules { headers, ..pointer_rules(8) };
                 let job = gx_mark_new(memory, &blocks, live.as_ptr(), states.as_ptr(), &rules);
                 while gx_job_run(job, 0) == 0 {}

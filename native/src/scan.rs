@@ -421,7 +421,7 @@ pub struct Pointers {
 }
 
 /// How many different headers blocks may have.
-pub const HEADERS: usize = 4;
+pub const HEADERS: usize = 8;
 
 impl Pointers {
     /// Whether a pointer so many bytes into a block is one to what lies behind the block's header.
@@ -633,7 +633,7 @@ mod tests {
             hits
         };
         let of_two = [(0, 0, false), (1, 0, false), (2, 0, true), (3, 0, true), (4, 0, false), (6, 1, true)];
-        let pointers = Pointers { headers: [16, 40, 0, 0], ..NATIVE };
+        let pointers = Pointers { headers: [16, 40, 0, 0, 0, 0, 0, 0], ..NATIVE };
         assert_eq!(hits(pointers), of_two);
         assert_eq!(hits(Pointers { clear: 1, ..pointers })[2], (2, 0, false));
         let mangled: Vec<u8> = (0x1010u64 ^ 0x7000_9000 >> 12).to_ne_bytes().to_vec();

@@ -195,3 +195,18 @@ def test_what_its_heuristics_take_for_reached(tmp_path):
 def test_the_healthy_objects(tmp_path):
     _, said, others = check(built("leaks.cc"), ["--healthy"], tmp_path)
     assert said == {} and others == {}
+
+
+def test_its_heuristic_takes_blocks_behind_a_length_for_reached_as_we_do(tmp_path):
+    """length64: eight bytes of length before what the program has."""
+    with Valgrind(built("header_offsets"), ["--header=8"], tmp_path) as here:
+        plain, _ = here.blocks("none")
+        helped, _ = here.blocks("length64")
+    inner = {address(one["address"]) for one in here.truth.details["blocks"] if one["state"] == "possibly leaked"}
+    lost = {at: said for at, said in expected(here.truth).items() if at not in inner}
+    for found in (plain, helped):
+        assert {at: said for at, said in found.items() if said[0] in ("definite", "indirect")} == lost
+    possible = {at for at, said in helped.items() if said[0] == "possible"}
+    assert possible == inner
+    before = {at for at, said in plain.items() if said[0] == "possible"}
+    assert inner < before and len(before - inner) >= here.truth.details["behind_headers"]

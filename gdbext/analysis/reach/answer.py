@@ -33,8 +33,8 @@ def report_on_reach(
 
 def _headers(reach: Reach) -> Iterator[Evidence]:
     """Iterate over what shows that pointers behind headers are start pointers."""
-    for header in reach.marked.headers.found if reach.marked.headers else ():
-        left = "others" if header.offset != reach.rules.headers[0] else "blocks to which only interior pointers lead"
-        where = f"{count_text(header.offset, 'byte')} into their block"
-        figures = f"{grouped(header.blocks)} of {grouped(header.of)} blocks; chance would give {header.chance:.2%}"
-        yield Evidence("headers", f"pointers lead {where} for {header.share:.1%} of {left} ({figures}): start pointers")
+    for number, header in enumerate(reach.marked.headers.found if reach.marked.headers else ()):
+        which = "the blocks left" if number else "the possibly leaked blocks that interior pointers lead to"
+        figures = f"{grouped(header.blocks)} of {grouped(header.of)}; chance would give {header.chance:.1%}"
+        where = f"{count_text(header.offset, 'byte')} into them"
+        yield Evidence("headers", f"{header.share:.1%} of {which} have one {where} ({figures}): it is a start pointer")

@@ -28,11 +28,11 @@ from gdbext.kernels import (
 )
 from gdbext.memory.intervals import I64
 
-LONGEST = 256  # bytes; what is farther into a block is no header's end
-LEAST_BLOCKS = 32
-LEAST_SHARE = 0.5  # of the blocks that no other header explains
-CHANCE = 1e-9  # that chance explains as much, with all offsets that might have been found
-_ONE_SIZE = 0.9  # of the blocks: an end of equal arrays, too, is at one offset in blocks of one size
+LEAST_BLOCKS = 16
+LEAST_SHARE = 0.1  # of the blocks that no other header explains
+CHANCE = 1e-9  # that chance explains as much, at any of the offsets that occur
+_END = 16  # bytes that malloc may give beyond what was asked for: a pointer there may be one to an end
+_CANDIDATES = 16  # offsets that are tried, those of most blocks first
 _MOST_SAMPLED = 1 << 18  # blocks
 
 
@@ -42,7 +42,7 @@ class Header:
 
     :param offset: bytes.
     :param blocks: that a pointer leads to at this offset, among ``of``.
-    :param of: blocks that interior pointers lead to and no start pointer, and that no header before this one explains.
+    :param of: blocks that interior pointers lead to, and that no header before this one explains.
     :param expected: how many of them would be hit at this offset if interior pointers led anywhere in their blocks.
     """
 
@@ -120,15 +120,16 @@ def find_headers(
     wanted = np.zeros(len(index), np.bool_)
     wanted[rows] = True
     leads = roots.to(wanted) + _leads_from(spans, index, rules, states >= MAYBE_REACHED, wanted)
-    wanted[leads.row[leads.into == 0]] = False  # its start is pointed at: whoever holds it decides
-    leads = leads.to(wanted)
-    return _judge(*_distinct(leads.row, leads.into), index.size, rules.word)
+    row, into = _distinct(leads.row, leads.into)
+    return _judge(row[into > 0], into[into > 0], index.size, rules.word)
 
 
 def offsets_of(
     spans: Sequence[Span], index: BlockIndex, rules: PointerRules, states: U8, headers: Headers
 ) -> I64:
-    """Return for each row the bytes of the header behind which alone start pointers lead, or 0.
+    """Return for each row the bytes of the header behind which pointers from reached memory lead, or 0.
+
+    Only rows that headers raised have any: start pointers to them come from other such rows.
 
     :param states: what is reached with headers.
     """
@@ -137,7 +138,6 @@ def offsets_of(
     offsets = np.zeros(len(index), np.int64)
     for header in reversed(headers.found):
         offsets[leads.row[leads.into == header.offset]] = header.offset
-    offsets[leads.row[leads.into == 0]] = 0
     return offsets
 
 
@@ -174,27 +174,19 @@ def _judge(row: I64, into: U64, size: U64, word: int) -> Sequence[Header]:
 
 
 def _best(row: I64, into: U64, size: U64, word: int) -> Optional[Header]:
-    near = into <= LONGEST
+    """Return the header of most blocks that passes all tests, or None."""
     blocks, pointers = np.unique(row, return_counts=True)
-    if not near.any():
-        return None
-    offset = int(np.bincount(into[near].astype(np.int64)).argmax())
-    hit = size[row[into == offset]]
     # Where pointers could lead to: every word but the first. Other offsets are rarer: chance gives no more than this.
     slots = np.maximum(size[blocks].astype(np.int64) // word - 1, pointers)
-    expected = float((pointers / slots)[size[blocks] > offset].sum())
-    if len(hit) < max(LEAST_BLOCKS, LEAST_SHARE * len(blocks)) or _is_one_end(hit, offset):
-        return None
-    if _chance(len(hit), len(blocks), expected) * LONGEST > CHANCE:
-        return None
-    return Header(offset, len(hit), len(blocks), expected)
-
-
-def _is_one_end(size: U64, offset: int) -> bool:
-    """Whether it may be the end of equal arrays: nearly all blocks have one size, and it lies in their second half."""
-    sizes, counts = np.unique(size, return_counts=True)
-    often = counts.argmax()
-    return bool(counts[often] >= _ONE_SIZE * len(size) and offset > int(sizes[often]) // 2)
+    offsets, counts = np.unique(into, return_counts=True)
+    for at in np.argsort(-counts, kind="stable")[:_CANDIDATES]:
+        hit = size[row[into == offsets[at]]]
+        expected = float((pointers / slots)[size[blocks] > offsets[at]].sum())
+        ends = int(np.count_nonzero(hit - offsets[at] < _END))
+        enough = len(hit) - ends >= max(LEAST_BLOCKS, LEAST_SHARE * len(blocks))
+        if enough and _chance(len(hit), len(blocks), expected) * len(offsets) <= CHANCE:
+            return Header(int(offsets[at]), len(hit), len(blocks), expected)
+    return None
 
 
 def _chance(hits: int, blocks: int, expected: float) -> float:
