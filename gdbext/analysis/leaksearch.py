@@ -111,9 +111,7 @@ def _examined(
         with checked(deadline.check):
             reach = ports.reach(deadline, 0 if asked else _bound(target, settings))
             return _judged(reach, ports, limits, deadline, asked)
-    except NoHeapError:
-        return NOTHING
-    except TooLargeError as error:
+    except (NoHeapError, TooLargeError) as error:
         return _unexamined(error.message, _ASK)
     except KeyboardInterrupt:
         if not deadline.over:

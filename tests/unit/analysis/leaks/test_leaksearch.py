@@ -275,7 +275,7 @@ def test_no_heap_and_a_heap_that_was_interrupted():
         raise NoHeapError("none")
 
     world = leaky()[0]
-    assert look(world, reach=none) == leaksearch.NOTHING
+    assert why(look(world, reach=none)) == "none"
     assert search(world.target(), [], TOLD, Ports(none, none, none), SILENT) == leaksearch.NOTHING
     heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
     for settings in (TOLD, {}):  # how much is in use is not known
