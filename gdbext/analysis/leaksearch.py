@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Callable, Optional, Sequence, TypeVar
+from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 import numpy as np
 
@@ -108,9 +108,7 @@ def _examined(
         with checked(deadline.check):
             reach = ports.reach(deadline, 0 if asked else _bound(target, settings))
             return _judged(reach, ports, limits, deadline, asked)
-    except NoHeapError:
-        return NOTHING
-    except TooLargeError as error:
+    except (NoHeapError, TooLargeError) as error:
         return _unexamined(error.message, _ASK)
     except KeyboardInterrupt:
         if not deadline.over:
@@ -126,8 +124,18 @@ def _bound(target: Target, settings: Settings) -> int:
     return max(most // _REMOTE, 1) if most and target.live and target.local_pid is None else most
 
 
-def _said(message: str) -> Beyond:
-    return Beyond(evidence=[Evidence(_LEAKS, message)])
+def _said(message: str, reach: Reach, limits: Thresholds) -> Beyond:
+    return Beyond(evidence=[Evidence(_LEAKS, message)], notes=list(_notes(reach, limits)))
+
+
+def _notes(reach: Reach, limits: Thresholds) -> Iterator[str]:
+    """Iterate over what is no finding, and much."""
+    possibly = reach.states == MAYBE_REACHED
+    size = int(reach.size[possibly].sum())
+    if limits.reached(size):
+        blocks = count_text(int(np.count_nonzero(possibly)), "block")
+        why = "interior pointers alone lead there, as from containers, headers before objects, or by chance"
+        yield f"{size_text(size)} in {blocks} possibly leaked: {why}. blocks leaks --maybe lists them"
 
 
 def _unexamined(why: str, next: str, evidence: Sequence[Evidence] = ()) -> Beyond:
@@ -137,10 +145,10 @@ def _unexamined(why: str, next: str, evidence: Sequence[Evidence] = ()) -> Beyon
 def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: Deadline, asked: bool) -> Beyond:
     leaked = int(reach.size[reach.states == NOT_REACHED].sum())
     if not leaked:
-        return _said(_looked_text(reach))
+        return _said(_looked_text(reach), reach, limits)
     if not limits.reached(leaked):
         small = f"{size_text(leaked)} leaked, too little for a finding; blocks leaks shows which"
-        return _said(f"{_looked_text(reach)}: {small}")
+        return _said(f"{_looked_text(reach)}: {small}", reach, limits)
     counted = [Evidence(_LEAKS, _looked_text(reach))]
     doubts = find_doubts(reach)
     if doubts and not asked:

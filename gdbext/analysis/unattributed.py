@@ -6,6 +6,7 @@ allocator that gdbext does not know (tcmalloc, musl, Go, a JVM) is. Which one it
 
 from __future__ import annotations
 
+import re
 from typing import Optional, Sequence
 
 import numpy as np
@@ -25,23 +26,19 @@ KIND = "unknown-allocator"
 
 _SHARE = 20  # per cent of the private anonymous memory; where known heaps own as much, the rest is the program's own
 _SAMPLES = 1 << 12  # pages of a core that are looked at
-# Who else takes memory from the system, by the beginnings of modules' names and by a symbol that each defines.
+# Who else takes memory from the system, by the paths of modules, and by a symbol that each defines.
 _MODULES = {
-    "libtcmalloc": "tcmalloc",
-    "libmimalloc": "mimalloc",
-    "libsnmalloc": "snmalloc",
-    "libhoard": "Hoard",
-    "libscudo": "Scudo",
-    "ld-musl": "musl",
-    "libc.musl": "musl",
-    "libjvm.": "a JVM",
-    "libcoreclr.": ".NET",
-    "libpython": "CPython",
-    "python": "CPython",
-    "beam.smp": "Erlang",
-    "node": "V8",
-    "libasan": "AddressSanitizer",
-    "libtsan": "ThreadSanitizer",
+    r"/libtcmalloc": "tcmalloc",
+    r"/libmimalloc": "mimalloc",
+    r"/libsnmalloc": "snmalloc",
+    r"/libhoard": "Hoard",
+    r"musl": "musl",
+    r"/libjvm\.so": "a JVM",
+    r"/libcoreclr\.so": ".NET",
+    r"/(libpython|python[\d.]*$)": "CPython",
+    r"/beam\.smp$": "Erlang",
+    r"/node$": "V8",
+    r"/lib[atm]san\.so": "a sanitizer",
 }
 _SYMBOLS = {
     "tc_malloc": "tcmalloc",
@@ -107,8 +104,8 @@ def _is_written(target: Target, address: int, size: int) -> bool:
 
 
 def _find_name(target: Target) -> Optional[str]:
-    names = [module.path.rsplit("/", 1)[-1] for module in target.modules]
-    found = [known for begin, known in _MODULES.items() if any(name.startswith(begin) for name in names)]
+    paths = [module.path for module in target.modules]
+    found = [name for mark, name in _MODULES.items() if any(re.search(mark, path) for path in paths)]
     if found:
         return found[0]
-    return next((known for symbol, known in _SYMBOLS.items() if target.symbols.find_symbols(symbol)), None)
+    return next((name for symbol, name in _SYMBOLS.items() if target.symbols.find_symbols(symbol)), None)

@@ -201,3 +201,42 @@ def test_pattern_needs_several_runs(maker):
     maker.span(START, [*shrunk(3, 4 * MB, 4 * KB), (100, LIVE), (100, TOP)])
     heap, runs = runs_of(maker)
     assert find_pattern(heap, runs) is None
+
+
+# ---- the remedy ----
+
+TRIM = {"fragmentation": "Think.", "trim": "malloc_trim(0)"}
+
+
+def small_holes(count=9000):
+    """Chunks of which every other one is free, and none of those has a whole page."""
+    for _ in range(count):
+        yield 200, LIVE
+        yield 3000, LARGE
+
+
+def test_trimming_is_advised_where_pages_go_back(maker):
+    maker.span(START, [(100 * MB, LARGE), (100, LIVE), (64 * KB, TOP)])
+    (finding,) = findings(maker, remedies=TRIM, largest_block=KB)
+    assert finding.remedy == "malloc_trim(0) returns 100 MiB of whole pages now. Think."
+    assert 99 * MB < finding.details["page_bytes"] <= finding.details["free_bytes"]
+    (largest,) = finding.details["largest"]
+    assert (largest["bytes"], largest["pin_bytes"]) == (finding.details["free_bytes"], 104)
+    assert all(largest[name].startswith("0x") for name in ("address", "arena", "pinned_by"))
+
+
+def test_trimming_is_not_advised_where_no_page_goes_back(maker):
+    maker.span(START, [*small_holes(), (100, LIVE), (64 * KB, TOP)])
+    (finding,) = findings(maker, remedies=TRIM)
+    assert finding.remedy == (
+        "Think. malloc_trim(0) would return nothing: hardly a run holds whole pages that the process still has."
+    )
+    (plain,) = findings(maker)
+    assert "malloc_trim" not in plain.remedy
+
+
+def test_pages_that_went_back_before_are_no_reason_to_trim(maker):
+    maker.span(START, [*small_holes(), (80 * MB, LARGE), (100, LIVE), (64 * KB, TOP)])
+    holes = Coverage(np.array([START], np.uint64), np.array([START + 9000 * 3240], np.uint64))
+    (finding,) = findings(maker, PageResidency(holes, []), remedies=TRIM, largest_block=KB)
+    assert finding.remedy.startswith("Think. malloc_trim(0) would return ")

@@ -184,14 +184,15 @@ def test_the_pin_of_a_heap_is_its_highest_live_chunk():
     assert (pin.address, pin.size, pin.free_below) == (last + 16, 0x38, 0x5000 - 8)
 
 
-def proliferated(arenas, used):
+def proliferated(arenas, used, size=0x40000, count=1):
     builder = HeapBuilder()
     builder.main.chunk(0x40)
     for _ in range(arenas):
         arena = builder.add_arena()
         arena.chunk(0x40)
-        arena.chunk(0x40000, "used" if used else "unsorted")
-        arena.chunk(0x40)
+        for _ in range(count):
+            arena.chunk(size, "used" if used else "unsorted")
+            arena.chunk(0x40)
     return neutral(read(builder))
 
 
@@ -200,6 +201,13 @@ def test_many_empty_arenas_are_a_finding():
     assert finding.kind == "arena-proliferation"
     assert finding.bytes >= 10 * 0x40000
     assert "MALLOC_ARENA_MAX" in finding.remedy
+    assert "malloc_trim(0) returns 2." in finding.remedy and "MiB of free pages in these arenas now" in finding.remedy
+    assert finding.details["arenas"] == 10 and finding.details["largest"][0]["address"].startswith("0x")
+
+
+def test_trimming_is_not_advised_for_free_pieces_of_pages():
+    (finding,) = proliferated(10, used=False, size=0x800, count=100).findings
+    assert "malloc_trim(0) would return only 0 B of them" in finding.remedy
 
 
 @pytest.mark.parametrize("arenas, used", [(10, True), (4, False)])
