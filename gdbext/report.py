@@ -162,8 +162,8 @@ class Rows:
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
     :param row_type: the row's dataclass.
     :param total: how many there are, or None where only walking tells.
-    :param reads: how many of the first may read the target while they are made, None for all; 0 where what they are made
-        of is at hand.
+    :param reads: how many of the first may read the target while they are made, None for all; 0 where all that they
+        need is at hand.
     """
 
     def __init__(

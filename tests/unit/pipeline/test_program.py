@@ -268,7 +268,7 @@ def test_no_such_gdb(program):
         ("ptrace: No such process.\n", "no-target", "there is no process {pid}"),
         ("Python scripting is not supported in this copy of GDB.\n", "gdb-failed", "{gdb} has no Python"),
         ("Traceback (most recent call last):\nKeyError: 1\n", "internal", "gdbext failed inside gdb"),
-        ("RuntimeError: gdbext: gdb's Python is older than 3.9\n", "gdb-failed", "the Python of {gdb} is older than 3.9"),
+        ("gdbext: gdb's Python is older than 3.9; use\n", "gdb-failed", "the Python of {gdb} is older than 3.9"),
         ("something odd\n", "gdb-failed", "gdb gave no answer: something odd"),
         ("", "gdb-failed", "gdb gave no answer: it ended with status 0"),
     ],
