@@ -346,9 +346,12 @@ def test_stopped_from_outside(program, number):
 
 
 def test_noise_is_kept_away_and_news_is_not(program):
-    news = "BFD: warning: core is truncated: expected core file size >= 2, found: 1"
+    truncated = "BFD: warning: core is truncated: expected core file size >= 2, found: 1"
+    news = f"{truncated}\nwarning: Section `.reg/30003' in core file too small."
     noise = (
         "warning: Unexpected size of section `.reg-xstate/1' in core file.\n"
+        "warning: Section `.reg-xstate/30003' in core file too small.\n"
+        "warning: Couldn't find x87 floating-point registers in core file.\n"
         "warning: Could not load vsyscall page because no executable was specified\n"
         "warning: Can't open file /dev/zero (deleted) during file-backed mapping note processing\n"
         "44\t./nptl/pthread_kill.c: No such file or directory.\n"
