@@ -192,7 +192,7 @@ def leaks(
         list(_notes(totals, listed, maybe)),
         list(_evidence(reach)),
     )
-    # Where anything is missing that could point at blocks, that they look leaked is no finding; nor is silence an answer.
+    # Where anything is missing that could point at blocks, neither their looking leaked nor silence is an answer.
     certain = not doubts and reach.whole
     return replace(report, findings=certain and bool(totals.leaked_blocks), complete=certain and report.complete)
 

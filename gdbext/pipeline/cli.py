@@ -12,7 +12,7 @@ import traceback
 from typing import Any, Mapping, Optional, Sequence
 
 from gdbext import __version__
-from gdbext.errors import GdbextError, NoTargetError, UsageError
+from gdbext.errors import GdbextError, UsageError
 from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.pipeline import answer
 from gdbext.pipeline.corefile import read_core
@@ -20,6 +20,7 @@ from gdbext.pipeline.executable import choose_exe, find_running
 from gdbext.pipeline.failures import TimeOutError
 from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, run_gdb
 from gdbext.pipeline.options import Options, mark_quoted, parse
+from gdbext.pipeline.process import check_process, is_stopped, wake
 from gdbext.pipeline.unpack import find_packing, unpack
 from gdbext.report import Status
 
@@ -90,16 +91,21 @@ def _stop(number: int, frame: Any) -> None:
 
 def _run(words: Sequence[str]) -> int:
     options = Options(command=tuple(words), json=_find_json(words))
+    run: Optional[_Run] = None
     try:
         options = parse(words)
         if options.help or options.version:
             sys.stdout.write(HELP if options.help else f"gdbext {__version__}\n")
             return int(Status.CLEAN)
         with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
-            return _Run(options, folder).run()
+            run = _Run(options, folder)
+            return run.run()
     except GdbextError as error:
         return _fail(options, error)
     except KeyboardInterrupt:
+        if run is not None and run.writing:
+            _tell(f"gdbext: {options.name}: stopped while the answer was written: it may be cut short")
+            return int(Status.FAILED)
         return _fail(options, TimeOutError("stopped before there was an answer"))
 
 
@@ -143,6 +149,7 @@ class _Run:
         self.options = options
         self.folder = folder
         self.earlier: Optional[str] = None
+        self.writing = False  # whether what stands on standard output, or in the file, is ours
         self.deadline = time.monotonic() + options.timeout if options.timeout else None
 
     def run(self) -> int:
@@ -183,8 +190,12 @@ class _Run:
             color=_wants_color(options.color),
         )
         write_question(folder, question)
-        outcome = run_gdb(job, folder, self.deadline)
-        return outcome, find_trailer(folder)
+        ran = question.pid is not None and not is_stopped(question.pid)
+        try:
+            return run_gdb(job, folder, self.deadline), find_trailer(folder)
+        finally:
+            if question.pid is not None and ran and find_trailer(folder) is None:
+                wake(question.pid)
 
     def _check_output(self) -> None:
         # Found out now and not after an hour of gdb.
@@ -224,7 +235,7 @@ class _Run:
     def _job(self) -> GdbJob:
         options, core, exe = self.options, self.options.core, self.options.exe
         if options.pid is not None and options.needs_target:
-            _check_process(options.pid)
+            check_process(options.pid)
             exe = exe or find_running(options.pid)
         if core is not None and options.needs_target:
             core = self._unpacked(core)
@@ -255,6 +266,7 @@ class _Run:
         return line.replace(os.path.join(self.folder, "core"), str(self.options.core))
 
     def _write_answer(self) -> None:
+        self.writing = True
         with open(answer_path(self.folder), "rb") as file:
             if not self.options.json:
                 sys.stdout.flush()
@@ -273,15 +285,6 @@ def _wants_color(when: str) -> bool:
         return when == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
-
-
-def _check_process(pid: int) -> None:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        raise NoTargetError(f"there is no process {pid}", "ps -e lists them") from None
-    except PermissionError:
-        pass  # gdb says what it may not do
 
 
 def _quoted(word: str, own: bool) -> str:

@@ -30,7 +30,10 @@ _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
 _NOISE = re.compile(
     "|".join(
         (
-            r"warning: (Unexpected size of section|Section) .\.reg-",
+            # the kernel's and gcore's extended registers, where gdb or the CPU is older or newer than the core
+            r"warning: Unexpected size of section .\.reg[-2]",
+            r"warning: Section .\.reg[-2].* in core file too small",
+            r"warning: Couldn't find .* registers in core file",
             r"warning: Could not load vsyscall page",
             r"warning: Memory read failed for corefile section",
             r"warning: Can't open file .* during file-backed mapping note processing",

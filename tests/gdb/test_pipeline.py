@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import re
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -120,6 +124,9 @@ def test_a_live_process_goes_on_afterwards(folder):
         document = answer("blocks", "summary", "--pid", process.pid)
         assert document["target"]["pid"] == process.pid
         assert document["data"]["totals"]["used_blocks"] >= BLOCKS
+        assert 0 < document["held_seconds"] < 60
+        page = program("blocks", "summary", "--pid", process.pid).stdout
+        assert re.fullmatch(r"The process was stopped for \d+\.\d\d s\.", page.splitlines()[-1])
         assert process.poll() is None
         assert tracer_of(process.pid) == "0"
     finally:
@@ -200,4 +207,143 @@ def test_a_core_that_is_cut_off_is_answered_or_refused(core, tmp_path):
         short.write_bytes(data[:size])
         done = program("triage", "--core", short, "--json")
         document = json.loads(done.stdout)
-        assert done.returncode == 2 if document["data"] is None else done.returncode in (0, 1)
+        assert done.returncode == document["status"]
+        assert document["status"] == (2 if document["data"] is None else 3)
+
+
+# ---- one answer ----
+
+CASES = {
+    0: ("blocks", "summary"),
+    1: ("blocks", "leaks", "--list"),
+    2: ("blocks", "at", "no_such_symbol"),
+    3: ("rss", "--core", "short"),
+}
+
+
+@pytest.mark.parametrize("status", CASES)
+def test_text_json_and_status_agree(core, tmp_path, status):
+    without_largest(core, tmp_path / "short")
+    where = () if "--core" in CASES[status] else ("--core", core)
+    done = program(*CASES[status], *where, cwd=tmp_path)
+    document = answer(*CASES[status], *where, status=status, cwd=tmp_path)
+    assert (done.returncode, document["status"]) == (status, status)
+    assert document["findings"] is (status == 1)
+    assert document["complete"] is (status in (0, 1))
+    assert done.stdout.startswith("INCOMPLETE") is (status == 3)
+    if status == 1:
+        totals = document["data"]["totals"]
+        assert f"Leaked: {totals['leaked_blocks']} blocks" in done.stdout.replace("\xa0", " ").replace(" 000", "000")
+
+
+def without_largest(core, path):
+    """Write a copy of a core that lacks the contents of its largest writable segment (ELF64, little-endian)."""
+    data = bytearray(core.read_bytes())
+    offset, (size, count) = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<HH", data, 54)
+    headers = [offset + at * size for at in range(count)]
+    loads = [at for at in headers if struct.unpack_from("<I", data, at)[0] == 1 and data[at + 4] & 2]
+    largest = max(loads, key=lambda at: struct.unpack_from("<Q", data, at + 32)[0])
+    struct.pack_into("<Q", data, largest + 32, 0)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("command", [("triage",), ("blocks", "leaks", "--list")])
+def test_one_core_gives_one_answer(core, command, repeats):
+    """Not even the load of the machine shows: under --boards=full all CPUs are kept busy meanwhile."""
+    with burning(os.cpu_count() if repeats > 2 else 0):
+        pages = {program(*command, "--core", core).stdout for _ in range(repeats)}
+        documents = {program(*command, "--core", core, "--json").stdout for _ in range(repeats)}
+    assert len(pages) == len(documents) == 1
+
+
+@contextmanager
+def burning(count):
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@pytest.fixture
+def repeats(request):
+    return 20 if request.config.getoption("--boards") == "full" else 2
+
+
+@pytest.fixture
+def moments(request):
+    count = 50 if request.config.getoption("--boards") == "full" else 10
+    return [(at + 0.5) / count for at in range(count)]
+
+
+def start(*arguments):
+    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments), "--gdb", GDB]
+    return subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def children_of(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def ended_at(moments, arguments, end):
+    """Run the program for each moment, as share of an undisturbed run, and end it then; yield what it left."""
+    begun = time.monotonic()
+    whole = program(*arguments)
+    lasted = time.monotonic() - begun
+    for moment in moments:
+        process = start(*arguments)
+        time.sleep(moment * lasted)
+        end(process.pid)
+        out, err = process.communicate(timeout=60)
+        yield whole, process.returncode, out, err
+
+
+def kill_gdb(pid):
+    for child in children_of(pid):
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_a_gdb_that_is_killed_is_never_a_good_answer(core, moments, how):
+    seen = set()
+    for whole, status, out, err in ended_at(moments, ("blocks", "leaks", "--list", "--core", core, *how), kill_gdb):
+        if (status, out) != (whole.returncode, whole.stdout):
+            assert status == 2 and "gdb was ended by SIGKILL before it answered" in err
+            assert json.loads(out)["status"] == 2 if how else out == ""
+        seen.add(status)
+    assert 2 in seen
+
+
+def test_a_process_goes_on_when_gdb_is_killed(folder, moments):
+    process = subprocess.Popen([folder / "program", "stay"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        for _, status, out, _ in ended_at(moments, ("blocks", "summary", "--pid", process.pid), kill_gdb):
+            assert status == 2 and out == "" or status == 0 and "The process was stopped for" in out
+            assert tracer_of(process.pid) == "0"
+            assert Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "SR"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_interrupt_leaves_a_whole_answer_that_says_so_or_none(core, moments):
+    def interrupt(pid):
+        os.kill(pid, signal.SIGINT)
+
+    arguments = ("blocks", "leaks", "--list", "--core", core, "--json")
+    for whole, status, out, _ in ended_at(moments, arguments, interrupt):
+        if status in (2, -signal.SIGINT):  # Python itself ends so where it has not come to our code
+            continue
+        document = json.loads(out)
+        assert status == document["status"]
+        assert out == whole.stdout or (document["complete"] is False and status != 0)

@@ -1,4 +1,4 @@
-"""Stands in for gdb: reads its command line and the question, does what the plan says, and writes down what it was asked.
+"""Stands in for gdb: reads its command line and the question, does what the plan says, and notes what it was asked.
 
 The plan is in the file that FAKE_GDB names, as JSON: ``answers`` (by what is asked for: "json" or "text", the answer;
 none: it ends without one), ``trailer`` (what ends it; null: nothing does), ``stderr``, in which {core} stands for the

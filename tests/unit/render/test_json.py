@@ -47,7 +47,7 @@ def test_envelope():
         }
     ]
     assert document["evidence"][0]["subject"] == "libc"
-    assert list(document)[-4:] == ["held_seconds", "complete", "findings", "status"]  # the shell program reads them off the end
+    assert list(document)[-4:] == ["held_seconds", "complete", "findings", "status"]
 
 
 def test_unknown_target_has_null_members():
