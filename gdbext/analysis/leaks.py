@@ -80,7 +80,7 @@ class Leaks:
     states: Sequence[StateRow] = table("Blocks in use", json=False)
     roots: Sequence[RootRow] = table("Roots")
     by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
-    leak_roots: Rows = table("Leak roots, those that keep most first", alike=("address", "contents"))
+    leak_roots: Rows = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
     by_size: Rows = table("Leaked by size, most bytes first")
     leaked: Rows = table(None)
     maybe_leaked: Rows = table(None)
