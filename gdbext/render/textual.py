@@ -216,7 +216,7 @@ class _Writer:
         """Iterate over the lines that say what a row with a number represents."""
         labels = [column.label for column in columns if column.name in equal_but and column.kind is not Kind.THREADS]
         apart = [", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels
-        said = f"×: rows that differ in {' and '.join(apart)} alone, the first is shown (--limit 0 shows each)"
+        said = f"×: rows equal but for {' and '.join(apart)}; the first is shown (--limit 0: each)"
         yield from (self.style.paint(line, "dim") for line in self.wrapped(said))
 
     def rest(self, source: "_Stoppable", total: Optional[int]) -> Iterator[str]:

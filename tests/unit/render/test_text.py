@@ -134,7 +134,7 @@ def test_equal_rows_share_a_line():
     assert ["0x77", "1", "main", "1", "MiB", "50", "%", "-", "no", "1"] in lines
     (joined,) = [line for line in lines if line[:3] == ["0x0", "9", "thread"]]
     assert "worker-1," in joined and "+7" in joined  # threads are those of all rows
-    assert "×: rows that differ in address alone, the first is shown (--limit 0 shows each)" in shown
+    assert "×: rows equal but for address; the first is shown (--limit 0: each)" in shown
     every = text_of(samples.workers(9), limit=0)
     assert every.count("thread ") == 9 and "×" not in every
     assert "×" not in text_of(samples.workers(2))  # too few
