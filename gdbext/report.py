@@ -59,7 +59,7 @@ class Show:
     :param label: header in text; None keeps it out of the text.
     :param json: False keeps it out of the JSON.
     :param whole: whether text of a column never gives way to others: names that only their ends tell apart.
-    :param alike: of a table: fields in which rows may differ that are equal otherwise, and share one line of text.
+    :param equal_but: of a table: fields in which rows may differ that are equal otherwise, and share a line of text.
     """
 
     role: str  # "column", "table", "line", "headline", "passage"
@@ -67,7 +67,7 @@ class Show:
     kind: Kind = Kind.TEXT
     json: bool = True
     whole: bool = False
-    alike: tuple[str, ...] = ()
+    equal_but: tuple[str, ...] = ()
 
 
 def _show(show: Show, default: Any) -> Any:
@@ -103,15 +103,15 @@ def table(
     title: Optional[str],
     *,
     json: bool = True,
-    alike: Sequence[str] = (),
+    equal_but: Sequence[str] = (),
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a dataclass field that holds rows: a sequence of row dataclasses, or :class:`Rows`.
 
     :param title: "" for a table that speaks for itself.
-    :param alike: fields that do not keep rows apart: where all other cells are equal, the text shows one row for them.
+    :param equal_but: fields that do not keep rows apart: where other cells are equal, the text shows one row for all.
     """
-    return _show(Show("table", title, Kind.OBJECT, json, alike=tuple(alike)), default)
+    return _show(Show("table", title, Kind.OBJECT, json, equal_but=tuple(equal_but)), default)
 
 
 def headline(*, default: Any = dataclasses.MISSING) -> Any:
@@ -210,7 +210,7 @@ class Rows:
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
     :param row_type: the row's dataclass.
     :param total: how many there are, or None where only walking tells.
-    :param runs: the same rows as pairs of a row and how many are like it, itself included, for a source that knows
+    :param runs: the same rows as pairs of a row and how many are equal, itself included, for a source that knows
         without making them all; returns None where too few are.
     :param reads: how many of the first may read the target while they are made, None for all; 0 where what they are
         made of is at hand.

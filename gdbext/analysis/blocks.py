@@ -112,7 +112,7 @@ class Summary:
 
     totals: Totals = line(None, Kind.OBJECT)
     classes: Sequence[ClassRow] = table("All blocks", json=False)
-    arenas: Sequence[ArenaRow] = table("By arena", alike=("address", "threads"))
+    arenas: Sequence[ArenaRow] = table("By arena", equal_but=("address", "threads"))
     by_power: Sequence[PowerRow] = table("By size, in powers of two, most bytes first (--exact: each size)")
     by_size: Rows = table(None)
 

@@ -103,7 +103,7 @@ class Leaks:
     roots: Sequence[RootRow] = table("Roots")
     headers: Sequence[HeaderRow] = table("Headers of the program's own: pointers behind them are start pointers")
     by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
-    leak_roots: Rows = table("Leak roots, those that keep most first", alike=("address", "contents"))
+    leak_roots: Rows = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
     by_size: Rows = table("Leaked by size, most bytes first")
     leaked: Optional[Rows] = table(None)
     maybe_leaked: Optional[Rows] = table(None)

@@ -20,7 +20,7 @@ from gdbext.report import Kind, Rows, column
 _HINTS = 1000  # rows of a list whose contents are looked at
 _AT_ONCE = 4096  # rows made at once
 _SIZES_AT_ONCE = 1 << 22
-_ALIKE = 3  # leak roots that are worth one line
+_EQUAL = 3  # equal leak roots that are worth one line
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Tables:
         differs = np.any(np.diff(keys[:, order]) != 0, axis=0)
         starts = np.concatenate((np.zeros(min(len(order), 1), np.int64), np.flatnonzero(differs) + 1))
         lengths = np.diff(np.append(starts, len(order)))
-        if not np.any(lengths >= _ALIKE):
+        if not np.any(lengths >= _EQUAL):
             return None
         return zip(self._leak_root_rows(order[starts]), lengths.tolist())
 

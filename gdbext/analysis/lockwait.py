@@ -143,7 +143,7 @@ class LockWaits:
     findings: Sequence[Finding] = table("Findings")
     sentences: Sequence[str] = table(None)
     more: Sequence[str] = table("Who waits for whom", json=False)
-    threads: Sequence[ThreadRow] = table("Threads", alike=("number", "lwp", "name"))
+    threads: Sequence[ThreadRow] = table("Threads", equal_but=("number", "lwp", "name"))
     locks: Sequence[LockRow] = table("Locks")
     cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
     convoys: Sequence[ConvoyRow] = table(None)

@@ -76,7 +76,7 @@ def owner_rows(account: Ledger, allocators: Sequence[str], remarks: Mapping[str,
         if cost:
             share = cost / whole
             rows.append(row_type(name, cost, Bar(share, kinds[name]), share, remarks.get(name, "")))
-    return [*rows, row_type("", whole, Bar(None), 1.0, _beside(account, whole))]
+    return [*rows, row_type("", whole, Bar(None), 1.0, "")]
 
 
 def _row_type(account: Ledger) -> Type[OwnerRow]:
@@ -115,19 +115,20 @@ def _part(owner: str) -> str:
     return owner if owner in ("in use", "retained") else "overhead"
 
 
-def _beside(account: Ledger, whole: int) -> str:
-    """Return what is mapped and costs nothing, and the kernel's own figure."""
+def besides(account: Ledger) -> Sequence[str]:
+    """Return what is mapped and costs nothing, and the kernel's own figure, as one line or none."""
+    whole = sum(map(cost_of, account.entries))
     parts: List[str] = []
-    if account.rss is not None:
-        parts.append(f"the kernel counts {size_text(account.rss)}")
     reserved = sum(entry.bytes - cost_of(entry) for entry in account.entries if is_reserve(entry.owner))
     absent = sum(entry.not_in_core or 0 for entry in account.entries if not is_reserve(entry.owner))
     rest = account.total - whole - reserved - absent
     if reserved:
-        parts.append(f"reserved, not used: {size_text(reserved)}")
+        parts.append(f"reserved, not used {size_text(reserved)}")
     if absent:
-        parts.append(f"not in the core: {size_text(absent)}")
+        parts.append(f"not in the core {size_text(absent)}")
     if rest > 0:
         where = "mapped, not resident" if account.resident is not None else "never written, or in files"
-        parts.append(f"{where}: {size_text(rest)}")
-    return f"({'; '.join(parts)})" if parts else ""
+        parts.append(f"{where} {size_text(rest)}")
+    if account.rss is not None:
+        parts.append(f"the kernel counts {size_text(account.rss)} resident")
+    return [" · ".join(parts)] if parts else []

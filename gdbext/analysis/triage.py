@@ -11,7 +11,7 @@ from gdbext.analysis.death import Death
 from gdbext.analysis.fragmentation import find_fragmentation
 from gdbext.analysis.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
 from gdbext.analysis.missing import Unexamined, find_gap, is_whole
-from gdbext.analysis.owners import OwnerRow, is_free, owner_rows
+from gdbext.analysis.owners import OwnerRow, besides, is_free, owner_rows
 from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
@@ -84,6 +84,7 @@ class Triage:
     death: Sequence[str] = passage("died")
     findings: Sequence[Finding] = table("")
     memory: Sequence[OwnerRow] = table("", json=False)
+    besides: Sequence[str] = passage("besides")
     died: Optional[Death] = line(None, Kind.OBJECT, default=None)
     heaps: Sequence[HeapRow] = table(None, default=())
     ledger: Optional[Ledger] = table(None, default=None)
@@ -149,6 +150,7 @@ def triage(
         death_text(died),
         found,
         owner_rows(account, [heap.allocator for heap in heaps], _remarks(heaps, found, account)),
+        besides(account),
         died,
         [_heap_row(heap) for heap in heaps],
         account,
@@ -181,11 +183,10 @@ def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap], further: Sequen
     """
     glibc = any(heap.family == "glibc" for heap in heaps)
     usual: Sequence[str] = ("rss", "blocks retained") if heaps else ("rss",)
-    chosen: Dict[str, None] = dict.fromkeys(further)
-    for finding in findings:
-        of_kind = _LEADS_ON if glibc else {**_LEADS_ON, **_OF_JEMALLOC}
-        chosen.update(dict.fromkeys(of_kind.get(finding.kind, ())))
-    return list({**chosen, **dict.fromkeys(usual)})[:_NEXT]
+    of_kind = _LEADS_ON if glibc else {**_LEADS_ON, **_OF_JEMALLOC}
+    commands = [of_kind.get(finding.kind, ()) for finding in findings]
+    firsts, others = [each[0] for each in commands if each], [name for each in commands for name in each[1:]]
+    return list(dict.fromkeys([*further, *firsts, *others, *usual]))[:_NEXT]
 
 
 def _remarks(heaps: Sequence[Heap], findings: Sequence[Finding], account: Ledger) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ _DIGITS = r"\b\d{1,3}(?:[ \u00a0]\d{3})+|\b\d+(?:\.\d+)?"
 _UNIT = r"[KMGTPE]iB|B|%|bytes|blocks?|waiters?|threads?|arenas?|entries|entry"
 _AMOUNT = rf"(?:{_DIGITS})[ \u00a0](?:{_UNIT})(?!\w)"
 _SPOTS = re.compile(rf"(?P<dim>{_ADDRESS})|(?P<number>{_AMOUNT})|(?P<command>{_COMMAND})")
-_JOINED = re.compile(rf"{_AMOUNT}|{_DIGITS}")
+_JOINED = re.compile(rf"`[^`]{{1,40}}`|{_AMOUNT}|{_DIGITS}")
 _HARD = "\u00a0"  # never in what was escaped: it is not printable
 
 
@@ -78,7 +78,7 @@ class Style:
 
 
 def unbroken(line: str) -> str:
-    """Return a line in which wrapping parts no amount from its unit; :func:`wrapped_back` undoes it."""
+    """Return a line in which wrapping parts no amount from its unit and no command; :func:`wrapped_back` undoes it."""
     return _JOINED.sub(lambda spot: spot.group().replace(" ", _HARD), line)
 
 

@@ -4,7 +4,7 @@ Widths are settled by the first rows, so that a table of any length is printed w
 Numbers are never shortened: headers are broken into lines, text gives way (in the last column it is
 wrapped), and what still does not fit goes below with the first column repeated. Columns that are ``whole``, and rows
 whose class says ``whole_cells``, have text that does not give way either: it goes below, and is wrapped where a line is
-too short for it. Of threads at least one is named. Rows that are alike can share one (:func:`find_runs`).
+too short for it. Of threads at least one is named. Equal rows can share one (:func:`find_runs`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WRAPPED = 40  # in a last column as narrow as that, text that must not be cut s
 _THREADS = 40  # no list of threads needs more
 _BATCH = 500  # rows that settle the widths, and that are formatted at once
 _BAR = 18  # characters of a bar of all
-_RUN = 3  # rows alike that are worth one line
+_RUN = 3  # equal rows that are worth one line
 
 # Characters that a column gets when only its first rows are known.
 _ROOM = {
@@ -155,18 +155,18 @@ RUN_LENGTH = Column("run_length", "×", Kind.COUNT)
 
 
 def find_runs(
-    rows: Iterable[Any], columns: Sequence[Column], alike: Sequence[str], exact: bool
+    rows: Iterable[Any], columns: Sequence[Column], equal_but: Sequence[str], exact: bool
 ) -> Optional[Iterable[Run]]:
-    """Return the rows with those that are alike as one, in the order of their first; None where too few are.
+    """Return the rows with equal ones as one, in the order of their first; None where too few are.
 
     :param rows: a sequence, or :class:`Rows` that know their runs: others are too long to be compared.
-    :param alike: fields that may differ.
+    :param equal_but: fields that may differ.
     """
     if isinstance(rows, Rows):
         known = rows.runs()
         return None if known is None else (Run(row, length) for row, length in known)
-    kept = [column for column in columns if column.name not in alike]
-    threads = [column.name for column in columns if column.name in alike and column.kind is Kind.THREADS]
+    kept = [column for column in columns if column.name not in equal_but]
+    threads = [column.name for column in columns if column.name in equal_but and column.kind is Kind.THREADS]
     runs: dict[tuple[str, ...], Run] = {}
     for row in rows:
         key = tuple(value_text(getattr(row, column.name), column.kind, exact=exact) for column in kept)

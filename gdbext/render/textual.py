@@ -20,6 +20,13 @@ _PROBLEM_LINES = 20
 _ALIKE = 3  # problems of one kind that are told each, where there are many
 _EVIDENCE_LINES = 2  # of a finding, unless all are asked for
 _NOT_COMPLETE = "not complete: "
+# Kinds of problems that make an answer incomplete; others may stand beside them.
+_REASONS = frozenset(
+    (
+        "interrupted", "not-examined", "absent-memory", "truncated-core", "filtered-core", "damaged-core",
+        "no-mappings", "no-main-arena",
+    )
+)  # fmt: skip
 _SEVERITIES = list(Severity)
 
 
@@ -112,11 +119,11 @@ class _Writer:
 
     def not_complete(self, report: Report) -> list[str]:
         """Return the line that no reader may miss: figures hold for a part only, and why."""
-        reasons = [problem for problem in report.problems if not problem.corruption]
+        reasons = [problem for problem in report.problems if problem.kind in _REASONS]
         if not reasons:
             told = "not everything was read; figures hold for what was"
         else:
-            more = f", and {count_text(len(reasons) - 1, 'more problem')} below" if len(reasons) > 1 else ""
+            more = f", and {count_text(len(reasons) - 1, 'more reason')} below" if len(reasons) > 1 else ""
             told = f"{reasons[0].message}{more}; figures hold for what was read"
         lines = self.wrapped(told, _NOT_COMPLETE, " " * len(_NOT_COMPLETE))
         return [self.style.paint(line, Severity.WARNING) for line in lines]
@@ -187,7 +194,7 @@ class _Writer:
 
     def rows(self, show: Show, rows: Iterable[Any], row_type: type, total: Optional[int]) -> Iterator[str]:
         columns = columns_of(row_type) if dataclasses.is_dataclass(row_type) else []
-        runs = find_runs(rows, columns, show.alike, self.exact) if show.alike and self.limit else None
+        runs = find_runs(rows, columns, show.equal_but, self.exact) if show.equal_but and self.limit else None
         source = _Stoppable(rows if runs is None else runs)
         first = list(islice(source, 1))
         if not first:
@@ -203,13 +210,13 @@ class _Writer:
                 yield from map(self.style.sentence, texts)
         yield from self.rest(source, total)
         if runs is not None and first:
-            yield from self.said_of_runs(columns, show.alike)
+            yield from self.said_of_runs(columns, show.equal_but)
 
-    def said_of_runs(self, columns: Sequence[Column], alike: Sequence[str]) -> Iterator[str]:
+    def said_of_runs(self, columns: Sequence[Column], equal_but: Sequence[str]) -> Iterator[str]:
         """Iterate over the lines that say what a row with a number represents."""
-        labels = [column.label for column in columns if column.name in alike and column.kind is not Kind.THREADS]
+        labels = [column.label for column in columns if column.name in equal_but and column.kind is not Kind.THREADS]
         apart = [", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels
-        said = f"×: rows that differ in {' and '.join(apart)} alone, the first is shown (--limit 0 shows each)"
+        said = f"×: rows equal but for {' and '.join(apart)}; the first is shown (--limit 0: each)"
         yield from (self.style.paint(line, "dim") for line in self.wrapped(said))
 
     def rest(self, source: "_Stoppable", total: Optional[int]) -> Iterator[str]:

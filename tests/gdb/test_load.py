@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
+import subprocess
+from contextlib import suppress
 
 import pytest
 
@@ -14,6 +18,29 @@ from tests.support.gdbrun import LOADER
 @pytest.fixture(autouse=True)
 def _gdb():
     need_gdb()
+
+
+def screen(*options):
+    """Return what a person sees who sources the loader twice."""
+    ours, theirs = pty.openpty()
+    twice = [word for _ in range(2) for word in ("-ex", f"source {LOADER}")]
+    with os.fdopen(ours, "rb", buffering=0) as reader:
+        process = subprocess.Popen(
+            ["gdb", "-nx", "-q", *options, *twice, "-ex", "quit"], stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # the end of a terminal
+            while part := reader.read(1 << 12):
+                seen += part
+        assert process.wait(60) == 0
+    return seen.decode()
+
+
+def test_a_person_is_told_what_to_type():
+    assert screen().count("gdbext: triage says what is wrong") == 1
+    assert "gdbext" not in screen("-batch")
+    assert "gdbext" not in gdb("echo fine").out  # not a terminal
 
 
 BEFORE = """

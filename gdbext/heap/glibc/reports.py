@@ -70,7 +70,7 @@ class ArenasReport:
     bins_bytes: int = line("in bins", Kind.BYTES)
     top_bytes: int = line("in top chunks", Kind.BYTES)
     trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
-    arenas: Tuple[ArenaRow, ...] = table("Arenas", alike=("address", "threads"))
+    arenas: Tuple[ArenaRow, ...] = table("Arenas", equal_but=("address", "threads"))
     mmapped: MmappedTotals = table("Mmapped chunks")
 
 
@@ -154,7 +154,7 @@ class HeapsReport:
     """``glibc heaps``."""
 
     heap_max: int = line("HEAP_MAX_SIZE", Kind.BYTES)
-    heaps: Tuple[HeapRow, ...] = table("Heaps", alike=("arena", "address", "end"))
+    heaps: Tuple[HeapRow, ...] = table("Heaps", equal_but=("arena", "address", "end"))
 
 
 def heaps(heap: GlibcHeap) -> Report:
@@ -380,7 +380,7 @@ class TcacheReport:
 
     blocks: int = line("cached chunks", Kind.COUNT)
     bytes: int = line("cached bytes", Kind.BYTES)
-    threads: Tuple[ThreadCacheRow, ...] = table("Caches", alike=("number", "name", "lwp", "address"))
+    threads: Tuple[ThreadCacheRow, ...] = table("Caches", equal_but=("number", "name", "lwp", "address"))
     classes: Tuple[CacheRow, ...] = table("Classes that are not empty")
 
 

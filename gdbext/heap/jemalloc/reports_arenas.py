@@ -107,8 +107,8 @@ class ArenasReport:
 
     totals: ArenaTotals = table("Totals")
     heaps: Sequence[HeapRow] = table(None)
-    arenas: Sequence[ArenaRow] = table("Arenas", alike=("index", "address", "threads"))
-    pages: Sequence[PageRow] = table("Pages of arenas", json=False, alike=("index",))
+    arenas: Sequence[ArenaRow] = table("Arenas", equal_but=("index", "address", "threads"))
+    pages: Sequence[PageRow] = table("Pages of arenas", json=False, equal_but=("index",))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 
 from gdbext.abi import X86_64
 from gdbext.analysis.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of
-from gdbext.analysis.owners import owner_rows
+from gdbext.analysis.owners import besides, owner_rows
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.report import Bar, Memory
@@ -46,9 +46,9 @@ def test_the_ledger_on_a_few_lines(row_type):
         Memory.USED, Memory.FILE, Memory.FREE, Memory.ANONYMOUS, Memory.STACK, Memory.OVERHEAD,
     ]  # fmt: skip
     assert sum(row.share for row in rows[:-1]) == pytest.approx(1)
-    kernel = "the kernel counts 361 MiB; " if more else ""
+    kernel = " · the kernel counts 361 MiB resident" if more else ""
     rest = "mapped, not resident" if more else "never written, or in files"
-    assert rows[-1].remark == f"({kernel}reserved, not used: 2.5 GiB; {rest}: 360 MiB)"
+    assert besides(account(row_type, **more)) == [f"reserved, not used 2.5 GiB · {rest} 360 MiB{kernel}"]
 
 
 def test_what_is_small_goes_with_the_files():
@@ -69,8 +69,8 @@ def test_two_heaps_of_one_family_stay_apart():
 def test_nothing_at_all_and_nothing_known():
     assert shown(owner_rows(Ledger([], 0, 0), [], {})) == [("", 0)]
     entry = Entry("/bin/x", None, None, None, BAR, None, 3 * MB, None)
-    (file, whole) = owner_rows(Ledger([entry], 3 * MB, 0), [], {})
-    assert (file.owner, file.share, whole.remark) == ("/bin/x", 1.0, "")
+    (file, _) = owner_rows(Ledger([entry], 3 * MB, 0), [], {})
+    assert (file.owner, file.share, besides(Ledger([entry], 3 * MB, 0))) == ("/bin/x", 1.0, [])
 
 
 @pytest.mark.parametrize(

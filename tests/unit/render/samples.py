@@ -54,8 +54,8 @@ class Arenas:
 
 
 @dataclass(frozen=True)
-class AlikeArenas:
-    arenas: Any = table("Arenas", alike=("address", "threads"))
+class EqualArenas:
+    arenas: Any = table("Arenas", equal_but=("address", "threads"))
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def page() -> Report:
 
 def workers(number: int) -> Report:
     rows = [ArenaRow(0x1000 * at, "thread", MIB + at, 0.5, WORKERS[at % 8 : at % 8 + 1], False) for at in range(number)]
-    return Report(AlikeArenas([ArenaRow(0x77, "main", MIB, 0.5, (), False), *rows]))
+    return Report(EqualArenas([ArenaRow(0x77, "main", MIB, 0.5, (), False), *rows]))
 
 
 def many_problems() -> Report:

@@ -31,7 +31,7 @@ CASES = {
     "page-80": (samples.page, {"exact": False, "limit": None, "width": 80}),
     "page-color": (samples.page, {"exact": False, "limit": None, "color": True}),
     "page-evidence-ascii": (samples.page, {"exact": True, "limit": None, "evidence": True, "plain": True}),
-    "alike": (lambda: samples.workers(9), {"exact": False, "limit": None}),
+    "equal-rows": (lambda: samples.workers(9), {"exact": False, "limit": None}),
     "many-problems": (samples.many_problems, {"exact": False, "limit": None}),
 }
 
@@ -81,9 +81,10 @@ def test_what_is_not_complete_comes_first_with_its_reason():
     shown = text_of(samples.arenas())
     assert shown.startswith("not complete: 132 KiB of the heap are not in the core; figures hold for what was read\n")
     assert text_of(Report(None, complete=False)).startswith("not complete: not everything was read; ")
-    more = Report(None, problems=[Problem("a", None, "this"), Problem("b", None, "that")], complete=False)
-    assert text_of(more).startswith("not complete: this, and 1 more problem below; ")
-    damage = Report(None, problems=[Problem("a", None, "bad size", True)], complete=False)
+    both = [Problem("absent-memory", 1, word) for word in ("this", "that")]
+    more = Report(None, problems=[Problem("wrong-debug-info", None, "builds"), *both], complete=False)
+    assert text_of(more).startswith("not complete: this, and 1 more reason below; ")
+    damage = Report(None, problems=[Problem("chunk-size", None, "bad size", True)], complete=False)
     assert text_of(damage).startswith("not complete: not everything was read; ")
 
 
@@ -127,13 +128,13 @@ def test_amounts_are_not_parted_from_their_units():
         assert all(any(whole in line for line in lines) for whole in ("20 001 blocks", "233 MiB", "86 %", "12 arenas"))
 
 
-def test_rows_that_are_alike_share_a_line():
+def test_equal_rows_share_a_line():
     shown = text_of(samples.workers(9))
     lines = [line.split() for line in shown.splitlines()]
     assert ["0x77", "1", "main", "1", "MiB", "50", "%", "-", "no", "1"] in lines
     (joined,) = [line for line in lines if line[:3] == ["0x0", "9", "thread"]]
     assert "worker-1," in joined and "+7" in joined  # threads are those of all rows
-    assert "×: rows that differ in address alone, the first is shown (--limit 0 shows each)" in shown
+    assert "×: rows equal but for address; the first is shown (--limit 0: each)" in shown
     every = text_of(samples.workers(9), limit=0)
     assert every.count("thread ") == 9 and "×" not in every
     assert "×" not in text_of(samples.workers(2))  # too few
@@ -143,7 +144,7 @@ def test_rows_that_are_alike_share_a_line():
 
 def test_a_source_may_know_its_runs():
     rows = Rows(lambda: iter(()), samples.ArenaRow, 12, lambda: [(samples.arenas().data.arenas[0], 12)])
-    shown = text_of(Report(samples.AlikeArenas(rows)))
+    shown = text_of(Report(samples.EqualArenas(rows)))
     assert "0x7f0000000020  12  main" in shown and "more" not in shown
 
 
