@@ -417,7 +417,7 @@ demo() {
 
 WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind)
 CONTAINERS=(libglib2.0-dev libhts-dev libsqlite3-dev libsystemd-shared pkg-config uthash-dev)
-SERVERS=(memcached nginx-light unbound redis-server varnish bind9 postgresql default-jdk-headless)
+SERVERS=(memcached nginx-light unbound redis-server varnish bind9 postgresql)
 
 # Debian starts a server when it is installed; nobody asked for that, so they are installed only where it does not.
 servers_stay_stopped() { [[ ! -d /run/systemd/system || -e /usr/sbin/policy-rc.d ]]; }
@@ -427,6 +427,7 @@ install_wanted() {
     local package missing=() wanted=("${WANTED[@]}" "${CONTAINERS[@]}")
     on_debian || return 0
     if servers_stay_stopped; then wanted+=("${SERVERS[@]}"); fi
+    [[ $(type -P javac) ]] || wanted+=(default-jdk-headless)
     for package in "${wanted[@]}"; do
         package_installed "$package" || missing+=("$package")
     done

@@ -6,8 +6,7 @@ from typing import Any, Optional, Sequence
 
 from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.death import Death, find_death
-from gdbext.analysis.lockfindings import find_lock_findings
-from gdbext.analysis.lockwait import DEFAULTS, MANY
+from gdbext.analysis.lockfindings import DEFAULTS, MANY, find_lock_findings
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN

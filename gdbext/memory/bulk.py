@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, Tuple
+from typing import Iterable, Iterator, List, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 HOLE = 1 << 16  # bytes: fewer cost less than a span of their own
+_AT_ONCE = 1 << 24  # bytes: of a process they are copied
+_FAR = 1 << 30  # bytes from the first to the last of them
 
 
 def words_at(memory: Memory, abi: Abi, start: int, count: int) -> U64:
@@ -48,6 +50,42 @@ def for_each_written_view(
     for low, high in closed(for_each_written(memory, start, end), hole):
         for at in range(low, high, most):
             yield from for_each_view(memory, at, min(at + most, high), page)
+
+
+def for_each_written_page(memory: Memory, abi: Abi, start: int, end: int) -> Iterator[Tuple[U64, U64]]:
+    """Iterate over the pages that the target may have written, many at a time: addresses, and their words as rows.
+
+    However many stretches they lie in, memory is read in few large ones. Pages that cannot be read are left out.
+    """
+    page = abi.page_size
+    for stretches in _windows(for_each_written(memory, start + -start % page, end - end % page)):
+        lows, highs = (np.array(column, np.uint64) for column in zip(*stretches))
+        counts = ((highs - lows) // np.uint64(page)).astype(np.int64)
+        before = np.repeat(np.cumsum(counts) - counts, counts)
+        pages = np.repeat(lows, counts) + (np.arange(len(before)) - before).astype(np.uint64) * np.uint64(page)
+        for place, data in for_each_view(memory, stretches[0][0], stretches[-1][1], page):
+            words = np.frombuffer(data, abi.word_dtype).reshape(-1, page // abi.pointer_size)
+            held = pages[(pages >= np.uint64(place)) & (pages < np.uint64(place + len(words) * page))]
+            rows = ((held - np.uint64(place)) // np.uint64(page)).astype(np.int64)
+            kept = words if len(rows) == len(words) else words[rows]
+            if len(rows):
+                yield held, kept.astype(np.uint64, copy=False)
+
+
+def _windows(stretches: Iterable[Tuple[int, int]]) -> Iterator[List[Tuple[int, int]]]:
+    """Group stretches, cut where they are large, so that neither their bytes nor their distances are many."""
+    window: List[Tuple[int, int]] = []
+    size = 0
+    for low, high in stretches:
+        for at in range(low, high, _AT_ONCE):
+            behind = min(at + _AT_ONCE, high)
+            if window and (size + behind - at > _AT_ONCE or behind - window[0][0] > _FAR):
+                yield window
+                window, size = [], 0
+            window.append((at, behind))
+            size += behind - at
+    if window:
+        yield window
 
 
 def closed(stretches: Iterable[Tuple[int, int]], hole: int = HOLE) -> Iterator[Tuple[int, int]]:

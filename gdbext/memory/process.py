@@ -108,8 +108,8 @@ class ProcessMemory:
         :raises FaultError: when any of them cannot be read, or is not there and cannot be had otherwise.
         :raises NoTargetError: when the process is gone.
         """
-        if 0 <= size <= _SMALL and self._is_present(address, size):
-            return self._read_file(address, size)
+        if size >= 0 and self._is_present(address, size):
+            return self._read_file(address, size) if size <= _SMALL else self._read_run(address, size)
         found = self._read_bulk(address, size)
         return found if size > _SMALL else bytes(found)
 
@@ -181,6 +181,11 @@ class ProcessMemory:
         self._copy(buffer, address, starts, ends)
         for one in inside:
             self._fill(buffer, address, one, (max(one.start, address), min(one.end, address + size)))
+        return buffer
+
+    def _read_run(self, address: int, size: int) -> memoryview:
+        buffer = memoryview(np.empty(size, np.uint8))  # type: ignore[arg-type]
+        self._copy(buffer, address, np.array([address], np.uint64), np.array([address + size], np.uint64))
         return buffer
 
     def _check_held(self, address: int, size: int, inside: Sequence[Mapping]) -> None:

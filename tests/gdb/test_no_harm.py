@@ -200,6 +200,18 @@ def test_an_owner_without_root_does_no_more_harm(folder: Path, tmp_path: Path) -
     assert run.seconds < MOST_SECONDS, run
 
 
+def test_what_is_swapped_out_stays_there(folder: Path, tmp_path: Path) -> None:
+    with mapped(folder, "swapped") as pid:
+        before = read_figures(pid)["VmSwap"]
+        if before < 1 << 20:
+            pytest.skip("nothing can be swapped out on this machine")
+        run = unharmed(pid, gdbext(pid, "triage", "--json"), tmp_path)
+        after = read_figures(pid)["VmSwap"]
+    answer = json.loads(run.out)
+    assert after >= before - (1 << 20)
+    assert not answer["complete"] and "swapped-memory" in [one["kind"] for one in answer["problems"]]
+
+
 def test_a_leak_beside_a_reservation_is_found(folder: Path, tmp_path: Path) -> None:
     with mapped(folder, "leak", "private") as pid:
         run = unharmed(pid, gdbext(pid, "triage", "--json"), tmp_path)

@@ -13,8 +13,8 @@ from typing import FrozenSet, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from gdbext.memory import Buffer, Region
-from gdbext.memory.bulk import U64, for_each_view, for_each_written_view
+from gdbext.memory import Region
+from gdbext.memory.bulk import U64, for_each_view, for_each_written_page
 from gdbext.target import Target, Thread
 
 RED_ZONE = {"x86-64": 128}  # bytes below the stack pointer that a leaf function may use (System V ABI)
@@ -22,7 +22,6 @@ _SELF = {"x86-64": (0, 2), "i386": (0, 2)}  # words of the thread control block 
 _DESCRIPTOR = 0x1000  # bytes of struct pthread that are looked at, at most
 _LEAST = 1 << 12
 _MOST = 1 << 33
-_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -148,20 +147,18 @@ def find_descriptors(target: Target, regions: Sequence[Region]) -> Sequence[int]
     return [
         found
         for region in regions
-        for at, data in for_each_written_view(
-            target.memory, region.start, region.end, target.abi.page_size, _AT_ONCE
-        )
-        for found in _selves(target, at, data)
+        for pages, words in for_each_written_page(target.memory, target.abi, region.start, region.end)
+        for found in _selves(target, pages, words)
     ]
 
 
-def _selves(target: Target, start: int, data: Buffer) -> Sequence[int]:
-    """Return the addresses in a stretch that hold what a thread control block holds of itself."""
+def _selves(target: Target, pages: U64, words: U64) -> Sequence[int]:
+    """Return the addresses in pages that hold what a thread control block holds of itself; it crosses no page."""
     first, second = _SELF[target.abi.machine]
     word = target.abi.pointer_size
-    words = np.frombuffer(data, target.abi.word_dtype, len(memoryview(data)) // word)
-    own = np.arange(len(words), dtype=np.uint64) * np.uint64(word) + np.uint64(start)
-    selves = np.flatnonzero(words == own)
-    both = selves[np.isin(selves + (second - first), np.flatnonzero(words[second:] == own[:-second]) + second)]
-    found: List[int] = own[both].tolist()
+    page, at = np.nonzero(words == pages[:, None] + np.arange(words.shape[1], dtype=np.uint64) * np.uint64(word))
+    inside = at < words.shape[1] - second
+    page, at = page[inside], at[inside]
+    own = pages[page] + at.astype(np.uint64) * np.uint64(word)
+    found: List[int] = own[words[page, at + second - first] == own].tolist()
     return found

@@ -21,14 +21,13 @@ from gdbext.heap.glibc.segments import Interval
 from gdbext.heap.glibc.sizes import FLAG_BITS, IS_MMAPPED, Sizes
 from gdbext.heap.model import U64
 from gdbext.memory import knows_written
-from gdbext.memory.bulk import for_each_written_view
+from gdbext.memory.bulk import for_each_written_page
 from gdbext.report import Problem
 from gdbext.target import Target
 from gdbext.wording import size_text
 
 HUGE_PAGES = 1  # MMAP_HP
 
-_AT_ONCE = 1 << 24  # bytes, whole pages: of a process they are copied
 _MOST_UNKNOWN = 1 << 28  # bytes that are searched of a process whose debugger does not say what it ever touched
 
 
@@ -78,11 +77,14 @@ def find_mmapped(
     """
     blocks, total = _expected(target, location)
     intervals, left = _affordable(target, list(_unclaimed(target, claimed)))
+    found = [_find_chunks(target, sizes, *interval) for interval in intervals]
     old, new = (
-        _census(target, sizes, trailer, intervals, (blocks, total)) for trailer in (0, sizes.header)
+        Mmapped(tuple(chunk for both in found for chunk in both[at]), blocks, total, trailer=trailer)
+        for at, trailer in enumerate((0, sizes.header))
     )
     census = new if new.bytes > old.bytes else old
-    return replace(census, problems=(*census.problems, *_not_searched(census, left)))
+    problems = [*_check_census(census)]
+    return replace(census, problems=(*problems, *_not_searched(census, left, bool(problems))))
 
 
 def _affordable(target: Target, intervals: Sequence[Interval]) -> Tuple[Sequence[Interval], int]:
@@ -99,26 +101,14 @@ def _affordable(target: Target, intervals: Sequence[Interval]) -> Tuple[Sequence
     return sorted(chosen), sum(high - low for low, high in intervals) - (_MOST_UNKNOWN - room)
 
 
-def _not_searched(census: Mmapped, left: int) -> Iterator[Problem]:
+def _not_searched(census: Mmapped, left: int, differs: bool) -> Iterator[Problem]:
     """Say what was not searched, unless all chunks were found in the rest."""
-    if left and (census.problems or census.expected_blocks is None):
+    if left and (differs or census.expected_blocks is None):
         message = (
             f"{size_text(left)} of anonymous memory was not searched for blocks with a mapping of their own: the"
             " debugger cannot say what of it was ever touched; ask it for a core"
         )
         yield Problem("not-searched", None, message)
-
-
-def _census(
-    target: Target,
-    sizes: Sizes,
-    trailer: int,
-    intervals: Sequence[Interval],
-    expected: Tuple[Optional[int], Optional[int]],
-) -> Mmapped:
-    chunks = [one for low, high in intervals for one in _for_each_chunk(target, sizes, trailer, low, high)]
-    census = Mmapped(tuple(chunks), *expected, trailer=trailer)
-    return replace(census, problems=tuple(_check_census(census)))
 
 
 def _expected(target: Target, location: Location) -> Tuple[Optional[int], Optional[int]]:
@@ -163,25 +153,27 @@ def _unclaimed(target: Target, claimed: Sequence[Interval]) -> Iterator[Interval
             yield at, region.end
 
 
-def _for_each_chunk(
-    target: Target, sizes: Sizes, trailer: int, low: int, high: int
-) -> Iterator[MmappedChunk]:
+def _find_chunks(target: Target, sizes: Sizes, low: int, high: int) -> List[List[MmappedChunk]]:
+    """Return the chunks in an interval, by both layouts: those that reach to their mapping's end, and the others."""
     page = target.abi.page_size
     low, high = low + -low % page, high - high % page
-    if low >= high:
-        return
-    found: Dict[int, Tuple[int, MmappedChunk]] = {}
-    for first, data in for_each_written_view(target.memory, low, high, page, _AT_ONCE):
-        words = np.frombuffer(data, target.abi.word_dtype).astype(np.uint64, copy=False)
+    trailers = (0, sizes.header)
+    found: List[Dict[int, Tuple[int, MmappedChunk]]] = [{} for _ in trailers]
+    for pages, words in for_each_written_page(target.memory, target.abi, low, high) if low < high else ():
         for user in _user_offsets(sizes, page):
-            for one in _headers(words, first, sizes, page, (low, high), (user, trailer)):
-                if user >= found.get(one.start, (0,))[0]:
-                    found[one.start] = user, one
-    at = low
-    for start in sorted(found):
-        if start >= at:
-            at = found[start][1].end
-            yield found[start][1]
+            for known, trailer in zip(found, trailers):
+                for one in _headers(words, pages, sizes, page, (low, high), (user, trailer)):
+                    if user >= known.get(one.start, (0,))[0]:
+                        known[one.start] = user, one
+    return [list(_disjoint([known[start][1] for start in sorted(known)])) for known in found]
+
+
+def _disjoint(chunks: Sequence[MmappedChunk]) -> Iterator[MmappedChunk]:
+    at = 0
+    for one in chunks:
+        if one.start >= at:
+            at = one.end
+            yield one
 
 
 def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
@@ -200,19 +192,19 @@ def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
 
 
 def _headers(
-    words: U64, first: int, sizes: Sizes, page: int, bounds: Tuple[int, int], place: Tuple[int, int]
+    words: U64, pages: U64, sizes: Sizes, page: int, bounds: Tuple[int, int], place: Tuple[int, int]
 ) -> Iterator[MmappedChunk]:
     """Iterate over the mmapped chunks whose user memory begins at one offset of a page.
 
-    :param first: address of the first of the words, where a page begins.
+    :param words: of pages, a row each.
+    :param pages: their addresses.
     :param bounds: of all memory that chunks may lie in here.
     :param place: that offset, and the bytes between a chunk and its mapping's end.
     """
-    (low, high), (user, trailer), step = bounds, place, page // sizes.word
+    (low, high), (user, trailer) = bounds, place
     at = (user - sizes.header) // sizes.word
-    lead, heads = words[at::step] & ~np.uint64(HUGE_PAGES), words[at + 1 :: step]
-    lead = lead[: len(heads)]
-    chunk = np.arange(len(heads), dtype=np.uint64) * np.uint64(page) + np.uint64(first + user - sizes.header)
+    lead, heads = words[:, at] & ~np.uint64(HUGE_PAGES), words[:, at + 1]
+    chunk = pages + np.uint64(user - sizes.header)
     size = (heads & ~np.uint64(FLAG_BITS)) + np.uint64(trailer)
     whole_pages = (lead + np.uint64(sizes.header)) % np.uint64(page) == 0
     sound = whole_pages if user == page else lead == user - sizes.header

@@ -1,6 +1,6 @@
 /* Maps much and touches one page of it, in which the only pointers to its blocks are.
 
-   untouched [leak] shared|private|FILE...: each is mapped, of a FILE 1 GiB, shared; pointers are in the last of them.
+   untouched [leak] shared|private|swapped|FILE...: each is mapped, of a FILE 1 GiB, shared; pointers are in the last of them.
    With leak they are overwritten.
    Says "ready" on standard output. */
 #define _GNU_SOURCE
@@ -19,6 +19,12 @@ static void *map(const char *what)
 {
     if (!strcmp(what, "shared"))
         return mmap(0, 2 * G, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!strcmp(what, "swapped")) {
+        char *area = mmap(0, G, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(area, 'x', 1 << 25);
+        madvise(area, 1 << 25, 21); /* MADV_PAGEOUT */
+        return area;
+    }
     if (!strcmp(what, "private"))
         return mmap(0, 64 * G, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int file = open(what, O_RDWR | O_CREAT, 0600);

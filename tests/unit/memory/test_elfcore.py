@@ -567,7 +567,8 @@ def test_holes_of_a_sparse_core_cost_nothing(tmp_path, at):
     assert all(any(low <= start + page * PAGE < high for low, high in found) for page in pages)
     assert sum(high - low for low, high in found) <= 1 << 18 and found == sorted(found)
     assert all(low % PAGE == high % PAGE == 0 for low, high in found)
-    assert list(core.for_each_written(start + 3 * PAGE, start + 3 * PAGE + 8)) == [(start + 3 * PAGE, start + 3 * PAGE + 8)]
+    third = start + 3 * PAGE
+    assert list(core.for_each_written(third, third + 8)) == [(third, third + 8)]
     assert list(core.for_each_written(start + (1 << 30), start + (2 << 30))) == []
     places = np.array([start + 3 * PAGE, start + (1 << 30), 0x1000], np.uint64)
     assert core.untouched(places).tolist() == [False, True, False]

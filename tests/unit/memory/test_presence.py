@@ -73,6 +73,14 @@ truth["beyond"] = take(4 * page, 0x02, file_of("short", "i"))
 truth["none"] = take(4 * page, 0x22)
 touch(truth["none"], [1])
 libc.mprotect(truth["none"], 4 * page, 0)
+truth["watched"] = take(4 * page, 0x22)
+touch(truth["watched"], [1])
+watcher = libc.syscall(323, 1)  # userfaultfd of x86-64, UFFD_USER_MODE_ONLY
+words = (ctypes.c_uint64 * 3)(0xAA)  # UFFDIO_API
+known = watcher >= 0 and not libc.ioctl(watcher, ctypes.c_ulong(0xC018AA3F), words)
+words = (ctypes.c_uint64 * 4)(truth["watched"], 4 * page, 1)  # UFFDIO_REGISTER, of what is missing
+if not known or libc.ioctl(watcher, ctypes.c_ulong(0xC020AA00), words):
+    del truth["watched"]
 print(json.dumps(truth), flush=True)
 sys.stdin.read()
 """
@@ -198,6 +206,16 @@ def test_pages_without_permission_have_contents(child):
     assert bytes(memory.read(at + PAGE, 7)) == b"touched"
     with pytest.raises(FaultError):
         memory.read(at, 8)
+
+
+def test_what_somebody_else_fills_is_not_waited_for(child):
+    if "watched" not in child[1]:
+        pytest.skip("no userfaultfd on this machine")
+    memory, at = ProcessMemory(child[0]), child[1]["watched"]
+    assert bytes(memory.read(at + PAGE, 7)) == b"touched"
+    for size in (8, 3 * PAGE):
+        with pytest.raises(FaultError):
+            memory.read(at, size)
 
 
 def test_brief_reads_are_as_harmless(child):
