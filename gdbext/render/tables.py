@@ -1,4 +1,4 @@
-"""Tables of a fixed greatest width.
+"""Tables of a fixed greatest width, by ``tabulate``.
 
 Widths are settled by the first rows, so that a table of any length is printed while it is made.
 Numbers are never shortened: headers are broken into lines, text gives way (in the last column it is
@@ -203,8 +203,7 @@ def _headed(parts: Sequence["_Part"], batch: Sequence[Any], exact: bool, style: 
     for number, part in enumerate(parts):
         if number:
             yield ""
-        yield from part.header_lines(style)
-        yield from part.lines(batch, exact, style)
+        yield from part.headed_lines(batch, exact, style)
 
 
 @dataclass(frozen=True)
@@ -216,28 +215,35 @@ class _Part:
     headers: Sequence[Sequence[str]]
     spare: int = 0  # how much longer than its width a last column of text may be
 
-    def header_lines(self, style: Style) -> Iterator[str]:
-        """Iterate over the headers."""
-        for header in self.headers:
-            cells = [style.paint(column.aligned(cell, width), "header") for cell, width, column in self._with(header)]
-            yield (" " * _GAP).join(cells).rstrip()
+    def headed_lines(self, batch: Sequence[Any], exact: bool, style: Style) -> list[str]:
+        """Return the lines of rows under their headers."""
+        import tabulate  # here, so that help and errors can be shown where it is missing
+
+        headers = [[style.paint(cell, "header") for cell in header] for header in self.headers]
+        widest = ["-" * width for width in self.widths]  # for rows that follow: taken out again
+        cells = [["\n".join(lines) for lines in self._cells(row, exact, style)] for row in batch]
+        align = ["right" if is_numeric(column.kind) else "left" for column in self.columns]
+        table = tabulate.tabulate(
+            [*headers, widest, *cells], tablefmt="plain", disable_numparse=True, colalign=align
+        )
+        lines = [line.rstrip() for line in table.split("\n")]
+        return lines[: len(headers)] + lines[len(headers) + 1 :]
 
     def lines(self, batch: Sequence[Any], exact: bool, style: Style) -> Iterator[str]:
-        """Iterate over the lines of rows; a last cell of several lines goes on where it began."""
+        """Iterate over the lines of further rows, laid out as before; ``tabulate`` takes several times as long."""
         indent = " " * (_total(self.widths) - self.widths[-1])
-        last, room = self.columns[-1], self.widths[-1] + self.spare
         for row in batch:
-            cells = [column.cell(row, width, exact) for column, width in zip(self.columns[:-1], self.widths)]
-            first, *more = last.wrapped_cell(row, room, exact).split("\n")
-            placed = [
-                column.painted(column.aligned(cell, width), row, style)
-                for cell, width, column in self._with([*cells, first])
-            ]
+            *cells, (last, *more) = self._cells(row, exact, style)
+            placed = [*(cell for cell, *_ in cells), last]
             yield (" " * _GAP).join(placed).rstrip()
-            yield from (indent + last.painted(line, row, style) for line in more)
+            yield from ((indent + line).rstrip() for line in more)
 
-    def _with(self, cells: Sequence[str]) -> Iterator[tuple[str, int, Column]]:
-        return zip(cells, self.widths, self.columns)
+    def _cells(self, row: Any, exact: bool, style: Style) -> Iterator[list[str]]:
+        """Iterate over a row's cells, padded and painted, each as its lines: only a last one may have several."""
+        last = self.columns[-1].wrapped_cell(row, self.widths[-1] + self.spare, exact)
+        cells = [column.cell(row, width, exact) for column, width in zip(self.columns[:-1], self.widths)]
+        for column, width, cell in zip(self.columns, self.widths, [*cells, last]):
+            yield [column.painted(column.aligned(line, width), row, style) for line in cell.split("\n")]
 
 
 def _parts(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: int) -> list[_Part]:
