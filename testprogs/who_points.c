@@ -206,7 +206,7 @@ int main(int argc, char **argv)
     spawn("local", keep_local, NULL);
     spawn("register", keep_register, NULL);
     meet();
-    usleep(200000); /* until all are in the kernel */
+    await_parked();
     scrub();
     truth_end(details);
     return !mine;
