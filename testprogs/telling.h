@@ -149,16 +149,14 @@ static UNUSED int is_parked(int tid)
     return got > 0 && text[0] >= '0' && text[0] <= '9' && atoi(text) != SYS_futex;
 }
 
-/* Wait until all threads that were spawned have parked. */
-static UNUSED void await_parked(void)
+static UNUSED void await_parked(int tid)
 {
     struct timespec moment = {0, 2000000};
-    for (int i = 0; i < thread_count; i++)
-        for (int tries = 0; !is_parked(thread_table[i].tid); tries++) {
-            if (tries == 15000)
-                give_up("truth: a thread does not park");
-            nanosleep(&moment, NULL);
-        }
+    for (int tries = 0; !is_parked(tid); tries++) {
+        if (tries == 15000)
+            give_up("truth: a thread does not park");
+        nanosleep(&moment, NULL);
+    }
 }
 /* ---- writing JSON ---- */
 
