@@ -292,6 +292,7 @@ static void convoy(void)
     expect(2);
     spawn("slow", be_slow, NULL);
     meet();
+    await_parked(slow_tid);
     struct waiter *middle = add("mutex", hold_second, &normal, slow_tid, 0);
     while (!middle->tid)
         sched_yield();

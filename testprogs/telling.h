@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_THREADS 128
@@ -136,6 +137,27 @@ static UNUSED void hold(void)
 static pthread_barrier_t meeting;
 static UNUSED void expect(unsigned parties) { pthread_barrier_init(&meeting, NULL, parties); }
 static UNUSED void meet(void) { pthread_barrier_wait(&meeting); }
+
+/* Is a thread in a system call other than a futex's, as one that parks is? */
+static UNUSED int is_parked(int tid)
+{
+    char path[64], text[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    int file = open(path, O_RDONLY);
+    ssize_t got = read(file, text, sizeof text - 1);
+    close(file);
+    return got > 0 && text[0] >= '0' && text[0] <= '9' && atoi(text) != SYS_futex;
+}
+
+static UNUSED void await_parked(int tid)
+{
+    struct timespec moment = {0, 2000000};
+    for (int tries = 0; !is_parked(tid); tries++) {
+        if (tries == 15000)
+            give_up("truth: a thread does not park");
+        nanosleep(&moment, NULL);
+    }
+}
 /* ---- writing JSON ---- */
 
 static char out_buffer[1 << 16];

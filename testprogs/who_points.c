@@ -206,7 +206,8 @@ int main(int argc, char **argv)
     spawn("local", keep_local, NULL);
     spawn("register", keep_register, NULL);
     meet();
-    usleep(200000); /* until all are in the kernel */
+    for (int i = 0; i < thread_count; i++)
+        await_parked(thread_table[i].tid);
     scrub();
     truth_end(details);
     return !mine;

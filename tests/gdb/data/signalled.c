@@ -55,6 +55,20 @@ static void start(pthread_t *thread, void *(*function)(void *), struct queue *qu
     }
 }
 
+static int in_futex(int tid)
+{
+    char path[64];
+    int number = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 1; /* a kernel that does not say */
+    if (fscanf(file, "%d", &number) != 1)
+        number = -1; /* running */
+    fclose(file);
+    return number == SYS_futex;
+}
+
 int main(void)
 {
     pthread_t thread;
@@ -75,7 +89,10 @@ int main(void)
         for (int waiter = 0; waiter < WAITERS; waiter++)
             start(&thread, stays, queue, waiter);
     }
-    usleep(100000);
+    for (int at = 0; at < 2 * TIMES; at++)
+        for (int waiter = 0; waiter < WAITERS; waiter++)
+            while (!in_futex(queues[at].tids[waiter]))
+                usleep(1000);
     for (int at = 0; at < 2 * TIMES; at++)
         for (int waiter = 0; waiter < WAITERS; waiter++)
             printf("WAITS %d %p\n", queues[at].tids[waiter], (void *)&queues[at].filled);
