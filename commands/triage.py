@@ -6,7 +6,7 @@ from typing import Any, Optional, Sequence
 
 from gdbext.analysis import leaksearch, triage
 from gdbext.analysis.death import Death, find_death
-from gdbext.analysis.lockfindings import DEFAULTS, MANY, find_lock_findings
+from gdbext.analysis.lockfindings import find_lock_findings, find_notable_waits
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
@@ -14,7 +14,6 @@ from gdbext.analysis.residency import residency_of
 from gdbext.analysis.tablesearch import Looked
 from gdbext.analysis.thresholds import thresholds
 from gdbext.analysis.unattributed import find_unattributed
-from gdbext.analysis.unowned import for_each_notable
 from gdbext.bridge.lockplaces import read_knowledge, wants_tables
 from gdbext.bridge.tables import judge_tables
 from gdbext.heap.model import Heap
@@ -63,8 +62,7 @@ def look_beyond(context: Any) -> triage.Beyond:
     tables = judge_tables(context, kept.append if wants_tables(context, census) else _forget)
     known = read_knowledge(context, census, stacks, tables=kept)
     found = find_lock_findings(census, known, context.settings)
-    waits = tuple(for_each_notable(known.unowned, context.settings.get(MANY, DEFAULTS[MANY])))
-    locks = triage.Beyond(found, waits=waits)
+    locks = triage.Beyond(found, waits=find_notable_waits(known, context.settings))
     return triage.joined(tables, locks)
 
 

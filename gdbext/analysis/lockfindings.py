@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.lockwait import Knowledge, Position, convoy_sentence, cycle_sentence, lock_text
+from gdbext.analysis.unowned import UnownedWaits
 from gdbext.analysis.waitgraph import Convoy, Cycle, build_graph
 from gdbext.report import Confidence, Finding, Problem, Settings, Severity
 from gdbext.structures.locks.frames import label_of
@@ -33,6 +34,15 @@ def find_lock_findings(census: Census, known: Knowledge, settings: Settings) -> 
     found += judge.of_lost(graph.lost)
     found += [finding for convoy in graph.convoys for finding in judge.of_convoy(convoy)]
     return tuple(found)
+
+
+def find_notable_waits(known: Knowledge, settings: Settings) -> Sequence[UnownedWaits]:
+    """Return the waits without a known owner that belong on a page that is not about locks.
+
+    Many threads (``convoy-many``), and not where idle threads wait: a pool without work is no news.
+    """
+    many = settings.get(MANY, DEFAULTS[MANY])
+    return tuple(group for group in known.unowned if group.count >= many and not group.idle)
 
 
 def check_locks(

@@ -6,7 +6,7 @@ A group is information and no finding: from one stop nobody can tell a queue tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, Optional, Sequence
+from typing import Optional, Sequence
 
 from gdbext.analysis.waitgraph import build_graph
 from gdbext.report import Kind, column
@@ -67,13 +67,3 @@ def find_unowned(census: Census, stacks: Stacks, pid: Optional[int] = None) -> S
 def _row(function: str, place: WaitPlace, frame: Frame, numbers: Sequence[int], pid: Optional[int]) -> UnownedWaits:
     advice = place.advice if pid is None else place.advice.replace("PID", str(pid))
     return UnownedWaits(len(numbers), tuple(numbers), function, frame.line, place.what, advice, place.idle)
-
-
-def for_each_notable(groups: Sequence[UnownedWaits], many: int) -> Iterator[UnownedWaits]:
-    """Iterate over the groups that belong on a page that is not about locks: many threads, and not in an idle place.
-
-    A pool without work is no news.
-
-    :param many: threads, ``set gx convoy-many``.
-    """
-    return (group for group in groups if group.count >= many and not group.idle)

@@ -68,7 +68,7 @@ def test_a_holder_in_a_long_chain_is_slow(process):
     assert row["overall"] == "slow"
     done = run("--pid", here.process.pid, "--samples", "2", "--interval", "0")
     assert done.returncode == 1
-    assert "Since the look before:" in done.stdout and "looks: 2 looks in " in done.stdout
+    assert "Since the previous sample:" in done.stdout and "samples: 2 samples in " in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gdbext import render
-from gdbext.analysis.lockfindings import find_lock_findings
+from gdbext.analysis.lockfindings import find_lock_findings, find_notable_waits
 from gdbext.analysis.lockwait import Knowledge, lockwait_report
 from gdbext.analysis.stackgroups import fold, group_stacks
 from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
-from gdbext.analysis.unowned import find_unowned, for_each_notable
+from gdbext.analysis.unowned import find_unowned
 from gdbext.analysis.waitdot import dot_lines
 from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import HANDLER, Frame, Primitive
@@ -68,9 +68,13 @@ def test_idle_workers_are_no_news():
     assert unowned(["worker_loop"] * 40) == ()
     (parked,) = unowned(["Parker::park"] * 15)
     assert parked.idle and ", as idle threads do; the owner is not known from memory" in sentences([parked])[0]
-    assert list(for_each_notable(unowned(["Parker::park"] * 99), 16)) == []
-    assert list(for_each_notable(unowned(["take_gil"] * 15), 16)) == []
-    assert [group.count for group in for_each_notable(unowned(["take_gil"] * 16), 16)] == [16]
+    for name, count, settings, notable in (
+        ("Parker::park", 99, {}, 0),
+        ("take_gil", 15, {}, 0),
+        ("take_gil", 16, {}, 1),
+        ("take_gil", 15, {"convoy-many": 15}, 1),
+    ):
+        assert len(find_notable_waits(Knowledge(unowned=unowned([name] * count)), settings)) == notable
 
 
 def test_a_wait_with_an_owner_is_in_no_group():
