@@ -79,12 +79,14 @@ class RootRow:
 class HeaderRow:
     """A header before what the program's own allocator hands out; see :class:`gdbext.analysis.reach.headers.Header`.
 
-    :param blocks: with a pointer at this offset, among ``of``, to which only interior pointers lead.
+    :param offset: bytes; None where it is one of ``part`` parts of the block.
+    :param blocks: with a pointer at this offset, among ``of``.
     :param chance: the share that would have one by chance.
     :param reached_blocks: reached by this offset alone.
     """
 
-    offset: int = column("bytes of header", Kind.COUNT)
+    offset: Optional[int] = column("bytes of header", Kind.COUNT)
+    part: Optional[int] = column("or one part of", Kind.COUNT)
     blocks: int = column("blocks", Kind.COUNT)
     of: int = column("of", Kind.COUNT)
     share: float = column("share", Kind.SHARE)
@@ -242,9 +244,10 @@ def _roots(reach: Reach) -> Iterator[RootRow]:
 
 
 def _headers(reach: Reach) -> Iterator[HeaderRow]:
+    offsets = reach.header_offsets.astype(np.uint64)
     for one in reach.marked.headers.found if reach.marked.headers else ():
-        reached = int(np.count_nonzero(reach.header_offsets == one.offset))
-        yield HeaderRow(one.offset, one.blocks, one.of, one.share, one.chance, reached)
+        reached = int(np.count_nonzero((offsets > 0) & one.explains(offsets, reach.size)))
+        yield HeaderRow(one.offset or None, one.part or None, one.blocks, one.of, one.share, one.chance, reached)
 
 
 def _pointers_by_kind(reach: Reach) -> Dict[str, int]:

@@ -374,7 +374,7 @@ class _Walker:
         places = np.arange(first, max(end - word + 1, first), word, dtype=np.uint64)
         found, known = self._follow(places)
         inside = known & (found.row == row)
-        begins = ~self._reach.rules.are_interior(found.address - index.address[row])
+        begins = ~self._reach.rules.are_interior(found.address - index.address[row], index.size[row])
         at = np.flatnonzero(inside & begins)
         at = at if len(at) else np.flatnonzero(inside)
         if not len(at):

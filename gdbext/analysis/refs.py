@@ -336,7 +336,7 @@ class _Finder:
         reach = self._reach
         if link.word is not None:
             return (reach.marked.roots.words[link.word].value & ~reach.rules.clear) - link.target, False
-        if not (link.interior or reach.rules.mangled or reach.rules.headers):
+        if not (link.interior or reach.rules.mangled or reach.rules.headers or reach.rules.part):
             return 0, False
         try:
             value = reach.target.reader.word(link.place)

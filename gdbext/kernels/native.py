@@ -26,7 +26,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check
 
-ABI = 5
+ABI = 6
 STEP_MILLISECONDS = 100
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
@@ -66,7 +66,7 @@ class _PointerRules(ctypes.Structure):
     _fields_ = [
         ("clear", _u64),
         ("headers", _u64 * reference_pointers.MOST_HEADERS),
-        *((name, _u32) for name in ("word", "swapped", "mangled", "unused")),
+        *((name, _u32) for name in ("word", "swapped", "mangled", "part")),
     ]
 
 
@@ -394,7 +394,7 @@ class Native:
 
 def _pointer_rules(rules: PointerRules) -> Any:
     headers = (_u64 * reference_pointers.MOST_HEADERS)(*rules.headers)
-    flags = (rules.word, _swapped(rules.byteorder), int(rules.mangled), 0)
+    flags = (rules.word, _swapped(rules.byteorder), int(rules.mangled), rules.part)
     return ctypes.byref(_PointerRules(rules.clear & _MOST, headers, *flags))
 
 

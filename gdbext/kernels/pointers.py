@@ -28,6 +28,7 @@ MOST_HITS = 1 << 20  # of one mebibyte: all
 _AT_ONCE = 1 << 17  # words
 _PIECE = 1 << 20  # bytes of which ``most`` is meant
 _ALL = (1 << 64) - 1
+_GIVEN, _GIVEN_PART = np.uint64(16), np.uint64(32)  # bytes; and of large blocks, which are whole pages
 _MANGLING = np.uint64(12)  # glibc's PROTECT_PTR (malloc/malloc.c): a link's own address, shifted so
 
 
@@ -42,6 +43,8 @@ class PointerRules:
         as glibc's safe-linking stores links; ``clear`` is cleared of what that reveals.
     :param headers: bytes of the headers that blocks may have, at most :data:`MOST_HEADERS` different ones: a pointer so
         far into a block counts as one to its beginning.
+    :param part: where headers grow with their blocks: one is the first such part of what was asked for (5: a fifth), at
+        most 2^32 - 1; 0 for none.
     """
 
     word: int
@@ -49,13 +52,22 @@ class PointerRules:
     clear: int = 0
     mangled: bool = False
     headers: Tuple[int, ...] = ()
+    part: int = 0
 
-    def are_interior(self, into: U64) -> Mask:
-        """Return which pointers are interior, given how far each leads into its block."""
+    def are_interior(self, into: U64, size: U64) -> Mask:
+        """Return which pointers are interior, given how far each leads into its block, and the blocks' bytes."""
         interior: Mask = into != 0
         for header in self.headers:
             interior &= into != header
-        return interior
+        return interior & ~are_behind_part(into, size, self.part) if self.part else interior
+
+
+def are_behind_part(into: U64, size: U64, part: int) -> Mask:
+    """Return which offsets are such a part of a block, but for what malloc gives beyond what was asked for."""
+    fits = into <= size // np.uint64(part)
+    asked = np.where(fits, into, np.uint64(0)) * np.uint64(part)
+    behind: Mask = fits & (size - asked < _GIVEN + size // _GIVEN_PART)
+    return behind
 
 
 @dataclass(frozen=True)
@@ -179,7 +191,8 @@ def _hits_in(words: U64, places: U64, index: BlockIndex, rules: PointerRules, wa
     if wanted is not None:
         at = at[wanted[found.row[at]]]
     rows = found.row[at]
-    return Hits(places[at], rows.astype(np.uint32), rules.are_interior(found.address[at] - index.address[rows]))
+    interior = rules.are_interior(found.address[at] - index.address[rows], index.size[rows])
+    return Hits(places[at], rows.astype(np.uint32), interior)
 
 
 def _find_near(values: U64, index: BlockIndex) -> I64:

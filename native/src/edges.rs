@@ -360,7 +360,7 @@ mod tests {
     use std::time::Duration;
 
     const POINTERS: Pointers =
-        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS] };
+        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS], part: 0 };
 
     struct Found {
         first: Vec<u64>,

@@ -14,7 +14,7 @@ use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 5;
+pub const ABI: u32 = 6;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -120,13 +120,14 @@ pub struct PointerRules {
     pub word: u32,
     pub swapped: u32,
     pub mangled: u32,
-    pub unused: u32,
+    pub part: u32,
 }
 
 impl PointerRules {
     pub(crate) fn pointers(&self) -> Option<scan::Pointers> {
         let words = words(self.word, self.swapped)?;
-        Some(scan::Pointers { words, clear: self.clear, mangled: self.mangled != 0, headers: self.headers })
+        let (clear, headers, part) = (self.clear, self.headers, u64::from(self.part));
+        Some(scan::Pointers { words, clear, mangled: self.mangled != 0, headers, part })
     }
 }
 
@@ -725,7 +726,7 @@ mod tests {
     }
 
     fn pointer_rules(word: u32) -> PointerRules {
-        PointerRules { clear: 0, headers: [0; scan::HEADERS], word, swapped: 0, mangled: 0, unused: 0 }
+        PointerRules { clear: 0, headers: [0; scan::HEADERS], word, swapped: 0, mangled: 0, part: 0 }
     }
 
     #[test]

@@ -277,7 +277,7 @@ mod tests {
         let (starts, places, lengths) = ([0x1000u64], [content.as_ptr() as usize as u64], [32u64]);
         let memory = Memory { starts: starts.as_ptr(), places: places.as_ptr(), lengths: lengths.as_ptr(), count: 1 };
         let blocks = Blocks { address: address.as_ptr(), size: size.as_ptr(), count: 2, index: null() };
-        let rules = PointerRules { clear: 0, headers: [0; 8], word: 8, swapped: 0, mangled: 0, unused: 0 };
+        let rules = PointerRules { clear: 0, headers: [0; 8], word: 8, swapped: 0, mangled: 0, part: 0 };
         let (mut first, mut to, mut interior, ones) = ([9u64; 3], [9u32; 2], [9u8; 2], [1u8; 2]);
         unsafe {
             let job = gx_edges_new(&memory, &blocks, ones.as_ptr(), &rules, 1);

@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn whole_aligned_words_of_small_blocks() {
         let words = Words { size: 4, swapped: cfg!(target_endian = "big") };
-        let pointers = Pointers { words, clear: 0, mangled: false, headers: [0; 8] };
+        let pointers = Pointers { words, clear: 0, mangled: false, headers: [0; 8], part: 0 };
         let content: Vec<u8> = (0..32).collect();
         let memory = Spans::new(vec![Span { start: 0x1000, bytes: &content }]).unwrap();
         let mut hints = Hints::default();

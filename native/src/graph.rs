@@ -286,7 +286,7 @@ mod tests {
     use std::time::Duration;
 
     const POINTERS: Pointers =
-        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS] };
+        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS], part: 0 };
 
     /// Blocks of 16 bytes from 0x1000 on, two words each; 7 is a row number, + 0.5 the middle.
     fn marked(words: &[u64], live: &[u8], roots: &[u8]) -> Vec<u8> {

@@ -366,7 +366,8 @@ fn for_each_hit_in_windows<const WORDS: usize, const REVEALED: usize>(
                 hit = index.find(value, hint);
             }
             if let Some(mut hit) = hit {
-                hit.interior = hit.interior && !pointers.is_behind_header(value - index.address[hit.row]);
+                let (block, bytes) = index.block(hit.row);
+                hit.interior = hit.interior && !pointers.is_behind_header(value - block, bytes);
                 found(start.wrapping_add(u64::from(at) * size as u64), hit);
             }
         }
@@ -418,7 +419,12 @@ pub struct Pointers {
     pub mangled: bool,
     /// Bytes of headers: a pointer so far into a block counts as one to its beginning. 0 is none.
     pub headers: [u64; HEADERS],
+    /// Where headers grow with their blocks: one is the first such part of what was asked for. 0 is none.
+    pub part: u64,
 }
+
+const GIVEN: u64 = 16; // bytes; and of large blocks, which are whole pages:
+const GIVEN_PART: u64 = 32;
 
 /// How many different headers blocks may have.
 pub const HEADERS: usize = 8;
@@ -426,8 +432,13 @@ pub const HEADERS: usize = 8;
 impl Pointers {
     /// Whether a pointer so many bytes into a block is one to what lies behind the block's header.
     #[inline(always)]
-    fn is_behind_header(&self, into: u64) -> bool {
-        self.headers.contains(&into)
+    fn is_behind_header(&self, into: u64, size: u64) -> bool {
+        self.headers.contains(&into) || self.part != 0 && self.is_behind_part(into, size)
+    }
+
+    /// Whether so many bytes are the first part of a block, but for what the allocator gives beyond what was asked for.
+    fn is_behind_part(&self, into: u64, size: u64) -> bool {
+        into.checked_mul(self.part).map_or(false, |asked| asked <= size && size - asked < GIVEN + size / GIVEN_PART)
     }
 }
 
@@ -535,7 +546,7 @@ mod tests {
     use std::time::Duration;
 
     const NATIVE: Pointers =
-        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS] };
+        Pointers { words: Words { size: 8, swapped: false }, clear: 0, mangled: false, headers: [0; HEADERS], part: 0 };
 
     #[test]
     fn blocks_near_and_far() {
@@ -636,6 +647,8 @@ mod tests {
         let pointers = Pointers { headers: [16, 40, 0, 0, 0, 0, 0, 0], ..NATIVE };
         assert_eq!(hits(pointers), of_two);
         assert_eq!(hits(Pointers { clear: 1, ..pointers })[2], (2, 0, false));
+        let part = hits(Pointers { part: 4, ..NATIVE });
+        assert_eq!(part.iter().filter(|hit| !hit.2).map(|hit| hit.0).collect::<Vec<_>>(), [0, 1]);
         let mangled: Vec<u8> = (0x1010u64 ^ 0x7000_9000 >> 12).to_ne_bytes().to_vec();
         let mut found = Vec::new();
         let pointers = Pointers { mangled: true, ..pointers };

@@ -36,5 +36,5 @@ def _headers(reach: Reach) -> Iterator[Evidence]:
     for number, header in enumerate(reach.marked.headers.found if reach.marked.headers else ()):
         which = "the blocks left" if number else "the possibly leaked blocks that interior pointers lead to"
         figures = f"{grouped(header.blocks)} of {grouped(header.of)}; chance would give {header.chance:.1%}"
-        where = f"{count_text(header.offset, 'byte')} into them"
+        where = f"1/{header.part} into them" if header.part else f"{count_text(header.offset, 'byte')} into them"
         yield Evidence("headers", f"{header.share:.1%} of {which} have one {where} ({figures}): it is a start pointer")

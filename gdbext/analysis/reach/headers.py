@@ -12,6 +12,7 @@ from math import exp, log
 from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gdbext.heap.model import U8, U64, Mask
 from gdbext.kernels import (
@@ -26,13 +27,18 @@ from gdbext.kernels import (
     gather_scalars,
     scan_pointers,
 )
+from gdbext.kernels.pointers import are_behind_part
 from gdbext.memory.intervals import I64
+
+F64 = npt.NDArray[np.float64]
 
 LEAST_BLOCKS = 16
 LEAST_SHARE = 0.1  # of the blocks that no other header explains
 CHANCE = 1e-9  # that chance explains as much, at any of the offsets that occur
 _END = 16  # bytes that malloc may give beyond what was asked for: a pointer there may be one to an end
 _CANDIDATES = 16  # offsets that are tried, those of most blocks first
+_MOST_PARTS = 64
+_SIZES, _ONE_SIZE = 4, 0.9  # that a header which grows is seen in; none of them has more of its blocks
 _MOST_SAMPLED = 1 << 18  # blocks
 
 
@@ -40,16 +46,22 @@ _MOST_SAMPLED = 1 << 18  # blocks
 class Header:
     """One distance into blocks at which pointers count as start pointers.
 
-    :param offset: bytes.
+    :param offset: bytes; 0 where it grows with the blocks.
+    :param part: which part of what was asked for, as :attr:`gdbext.kernels.PointerRules.part`; 0: it does not grow.
     :param blocks: that a pointer leads to at this offset, among ``of``.
     :param of: blocks that interior pointers lead to, and that no header before this one explains.
     :param expected: how many of them would be hit at this offset if interior pointers led anywhere in their blocks.
     """
 
     offset: int
+    part: int
     blocks: int
     of: int
     expected: float
+
+    def explains(self, into: U64, size: U64) -> Mask:
+        """Return which pointers lead there, given how far each leads into its block, and the blocks' bytes."""
+        return are_behind_part(into, size, self.part) if self.part else into == self.offset
 
     @property
     def share(self) -> float:
@@ -133,12 +145,20 @@ def offsets_of(
 
     :param states: what is reached with headers.
     """
-    plain, raised = replace(rules, headers=()), headers.raised
+    plain, raised = replace(rules, headers=(), part=0), headers.raised
     leads = headers.roots.to(raised) + _leads_from(spans, index, plain, states == REACHED, raised)
     offsets = np.zeros(len(index), np.int64)
-    for header in reversed(headers.found):
-        offsets[leads.row[leads.into == header.offset]] = header.offset
+    behind = np.zeros(len(leads.row), np.bool_)
+    for header in headers.found:
+        behind |= header.explains(leads.into, index.size[leads.row])
+    offsets[leads.row[behind]] = leads.into[behind]
     return offsets
+
+
+def with_headers(rules: PointerRules, found: Sequence[Header]) -> PointerRules:
+    """Return the rules by which pointers behind headers are start pointers."""
+    offsets = tuple(header.offset for header in found if not header.part)
+    return replace(rules, headers=offsets, part=next((header.part for header in found if header.part), 0))
 
 
 def _leads_from(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, source: Mask, wanted: Mask) -> Leads:
@@ -164,28 +184,58 @@ def _judge(row: I64, into: U64, size: U64, word: int) -> Sequence[Header]:
     """
     found: List[Header] = []
     while len(found) < MOST_HEADERS:
-        header = _best(row, into, size, word)
-        if header is None:
+        known = any(header.part for header in found)
+        tried = [_best(row, into, size, word), None if known else _best_part(row, into, size, word)]
+        best = max((one for one in tried if one is not None), key=lambda one: one.blocks, default=None)
+        if best is None:
             break
-        found.append(header)
-        kept = ~np.isin(row, row[into == header.offset])
+        found.append(best)
+        kept = ~np.isin(row, row[best.explains(into, size[row])])
         row, into = row[kept], into[kept]
     return found
 
 
 def _best(row: I64, into: U64, size: U64, word: int) -> Optional[Header]:
     """Return the header of most blocks that passes all tests, or None."""
-    blocks, pointers = np.unique(row, return_counts=True)
-    # Where pointers could lead to: every word but the first. Other offsets are rarer: chance gives no more than this.
-    slots = np.maximum(size[blocks].astype(np.int64) // word - 1, pointers)
+    blocks, chances = _chances(row, size, word)
     offsets, counts = np.unique(into, return_counts=True)
     for at in np.argsort(-counts, kind="stable")[:_CANDIDATES]:
         hit = size[row[into == offsets[at]]]
-        expected = float((pointers / slots)[size[blocks] > offsets[at]].sum())
+        expected = float(chances[size[blocks] > offsets[at]].sum())
         ends = int(np.count_nonzero(hit - offsets[at] < _END))
         enough = len(hit) - ends >= max(LEAST_BLOCKS, LEAST_SHARE * len(blocks))
         if enough and _chance(len(hit), len(blocks), expected) * len(offsets) <= CHANCE:
-            return Header(int(offsets[at]), len(hit), len(blocks), expected)
+            return Header(int(offsets[at]), 0, len(hit), len(blocks), expected)
+    return None
+
+
+def _chances(row: I64, size: U64, word: int) -> Tuple[I64, F64]:
+    """Return the blocks, and of each how likely one of its words but the first is pointed at by chance.
+
+    Other offsets than those of words are rarer: chance gives no more than this.
+    """
+    blocks, pointers = np.unique(row, return_counts=True)
+    return blocks, pointers / np.maximum(size[blocks].astype(np.int64) // word - 1, pointers)
+
+
+def _best_part(row: I64, into: U64, size: U64, word: int) -> Optional[Header]:
+    """Return the header that grows with its blocks, seen in blocks of several sizes, or None."""
+    parts = size[row] // into
+    grows = (parts > 1) & (parts <= _MOST_PARTS)
+    if not grows.any():
+        return None
+    blocks, chances = _chances(row, size, word)
+    for part in np.argsort(-np.bincount(parts[grows].astype(np.int64)), kind="stable")[:_CANDIDATES].tolist():
+        if part < 2:
+            continue
+        hit = np.unique(row[are_behind_part(into, size[row], part)])
+        sizes, counts = np.unique(size[hit], return_counts=True)
+        several = len(sizes) >= _SIZES and counts.max() <= _ONE_SIZE * len(hit)
+        room = (size[blocks] // np.uint64(32) + np.uint64(15)) // np.uint64(part * word) + np.uint64(1)
+        expected = float(np.minimum(chances * room, 1).sum())
+        enough = several and len(hit) >= max(LEAST_BLOCKS, LEAST_SHARE * len(blocks))
+        if enough and _chance(len(hit), len(blocks), expected) * _MOST_PARTS <= CHANCE:
+            return Header(0, part, len(hit), len(blocks), expected)
     return None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gdbext.analysis.blocks import require_heaps
 from gdbext.analysis.reach.code import scan_code
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of
+from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of, with_headers
 from gdbext.analysis.reach.model import STACK, LiveBlocks, Marked, Missing, Reading, RootHits, RootRange, Roots
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
@@ -67,7 +67,7 @@ def read_reach(
     marked = Marked(blocks, whole, hits, spans, states, problems)
     found = find_headers(spans, blocks.index, rules, states, leads) if reading.headers else ()
     if found:
-        rules = replace(rules, headers=tuple(header.offset for header in found))
+        rules = with_headers(rules, found)
         marked = _marked_with_headers(marked, rules, found, leads)
     return Reach(target, heaps, marked, rules, progress)
 
@@ -75,7 +75,7 @@ def read_reach(
 def _marked_with_headers(marked: Marked, rules: PointerRules, found: Sequence[Header], leads: Leads) -> Marked:
     """Return the same where pointers behind headers are start pointers; what is leaked stays so."""
     memory, index = marked.hits.memory, marked.blocks.index
-    interior = rules.are_interior(leads.into)
+    interior = rules.are_interior(leads.into, index.size[leads.row])
     words = [(at, row, bool(inside)) for (at, row, _), inside in zip(marked.hits.words, interior[len(memory) :])]
     hits = RootHits(Hits(memory.place, memory.row, interior[: len(memory)]), words)
     live = np.ones(len(index), np.bool_)

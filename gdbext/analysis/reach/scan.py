@@ -82,7 +82,7 @@ class PointerSearch:
         values = np.array([word.value & ~self._reach.rules.clear for word in words], np.uint64)
         rows = wanted.find(values)
         found = np.flatnonzero(rows >= 0)
-        interior = self._reach.rules.are_interior(values[found] - wanted.address[rows[found]])
+        interior = self._reach.rules.are_interior(values[found] - wanted.address[rows[found]], wanted.size[rows[found]])
         return [(int(at), int(rows[at]), bool(inside)) for at, inside in zip(found, interior)]
 
     # -- memory that is not kept

@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
         Some(spans) => spans,
         None => return,
     };
-    let pointers = Pointers { words, clear, mangled, headers: from.headers() };
+    let pointers = Pointers { words, clear, mangled, headers: from.headers(), part: from.upto(5) as u64 };
     let expected = model(&memory, &blocks, pointers, &live);
     let total: usize = expected.iter().map(Vec::len).sum();
     for (interrupted, most) in [(false, total), (true, total), (true, total.wrapping_sub(1))] {

@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
         Some(spans) => spans,
         None => return,
     };
-    let pointers = Pointers { words, clear, mangled, headers: from.headers() };
+    let pointers = Pointers { words, clear, mangled, headers: from.headers(), part: from.upto(5) as u64 };
     let expected = model(&memory, &blocks, pointers, &live, &roots);
     for interrupted in [false, true] {
         let mut job = Job::new(&spans, &index, pointers, &live, &roots).unwrap();

@@ -63,7 +63,7 @@ fuzz_target!(|data: &[u8]| {
         Some(spans) => spans,
         None => return,
     };
-    let pointers = Pointers { words, clear, mangled, headers: from.headers() };
+    let pointers = Pointers { words, clear, mangled, headers: from.headers(), part: from.upto(5) as u64 };
     let expected = model(&memory, &blocks, wanted, pointers, most);
     for interrupted in [false, true] {
         let mut job = Job::new(spans.all(), &index, wanted, pointers, most);

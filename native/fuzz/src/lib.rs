@@ -253,7 +253,10 @@ impl Blocks {
         let lead = |&way: &u64| self.find(way & !pointers.clear).map(|row| (row, way & !pointers.clear));
         let (row, value) = ways.iter().take(1 + usize::from(pointers.mangled)).find_map(lead)?;
         let into = value - self.address[row];
-        Some((row, into != 0 && !pointers.headers.contains(&into)))
+        let size = u128::from(self.size[row]);
+        let asked = u128::from(into) * u128::from(pointers.part);
+        let part = pointers.part != 0 && asked <= size && size - asked < 16 + size / 32;
+        Some((row, into != 0 && !pointers.headers.contains(&into) && !part))
     }
 }
 

@@ -219,7 +219,8 @@ def test_tallies(table, data):
 def graphs(draw):
     """Blocks, memory around them whose words point into them, and how; some are mangled where that counts."""
     clear, headers = draw(st.sampled_from([0, 0, 1, 7])), draw(st.sampled_from([(), (), (8,), (4, 1, 40)]))
-    rules = PointerRules(draw(WORDS), draw(ORDERS), clear, draw(st.booleans()), headers)
+    part = draw(st.sampled_from([0, 0, 2, 5]))
+    rules = PointerRules(draw(WORDS), draw(ORDERS), clear, draw(st.booleans()), headers, part)
     address, size, at = [], [], BASE
     for _ in range(draw(st.integers(1, 12))):
         at += draw(st.sampled_from([0, 8, 24, 5000, 1 << 25]))

@@ -109,7 +109,8 @@ def heaps(draw, step=8):
     spans = [(BASE + low, data[low:high]) for low, high in zip(cuts, [*cuts[1:], len(data)]) if low < high]
     index = BlockIndex(address, size.astype(np.uint64))
     headers = draw(st.sampled_from([(), (), (8,), (1, 2, 3, 16)]))
-    return rng, spans, index, PointerRules(word, order, draw(st.sampled_from([0, 7])), mangled, headers)
+    clear, part = draw(st.sampled_from([0, 7])), draw(st.sampled_from([0, 0, 3, 50]))
+    return rng, spans, index, PointerRules(word, order, clear, mangled, headers, part)
 
 
 @MANY

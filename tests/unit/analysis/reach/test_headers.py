@@ -35,7 +35,7 @@ def world_of(offsets, sizes=SIZES, abi=X86_64):
 
 def headers_of(world):
     found = world.reach().marked.headers
-    return [(one.offset, one.blocks, one.of) for one in found.found] if found else []
+    return [(one.offset or f"1/{one.part}", one.blocks, one.of) for one in found.found] if found else []
 
 
 @pytest.mark.parametrize("abi", [X86_64, I386], ids=["64", "32"])
@@ -67,6 +67,25 @@ def test_what_blocks_behind_headers_lead_to_is_reached_by_headers_and_by_start_p
 def test_two_headers():
     world, _, _ = world_of([16] * 50 + [32] * 30)
     assert headers_of(world) == [(16, 50, 80), (32, 30, 30)]
+
+
+def tables(entries):
+    """Blocks as PHP's arrays are: 8 bytes of hash an entry, then, where the pointer leads, 32 bytes each."""
+    return world_of([8 * number for number in entries], sizes=[40 * number + 8 for number in entries])
+
+
+def test_a_header_that_grows_with_its_block():
+    world, blocks, lost = tables([1, 2, 4, 8] * 6)
+    assert headers_of(world) == [("1/5", 24, 24)]
+    assert world.states() == {**dict.fromkeys(blocks, REACHED), lost: LEAKED}
+    assert world.reach().header_offsets.tolist() == [8, 16, 32, 64] * 6 + [0]
+    (header,) = leaks(world.reach(), None).data.headers
+    assert (header.offset, header.part, header.reached_blocks) == (None, 5, 24)
+
+
+def test_two_sizes_are_no_header_that_grows():
+    world, _, _ = tables([4, 8] * 12)
+    assert headers_of(world) == [] and list(world.states().values())[:24] == [MAYBE] * 24
 
 
 def test_a_few_blocks_prove_nothing():
