@@ -129,8 +129,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "heaps; then the memory ledger (its 25 largest owners; `rss` has all). A healthy target has no "
         "findings; small ones stay silent, see `show gx`. From the shell the exit status is 1 when there are "
         "findings.\n\nINCOMPLETE on top means that something was not examined: memory is missing, a search reached its "
-        "limit or was stopped, or much belongs to an allocator that gdbext does not know. The verdict names it, Problems "
-        "say why and what goes on; silence about it proves nothing.",
+        "limit or was stopped, or much belongs to an allocator that gdbext does not know. The verdict names it, the "
+        "problems say why and what goes on; silence about it proves nothing.",
         options=(Option("leaks", "flag", "search for leaks without a limit, and judge where roots are missing, too"),),
         example="triage --json=/tmp/triage.json",
         shown=25,
