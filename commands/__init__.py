@@ -128,9 +128,10 @@ COMMANDS: Sequence[CommandSpec] = (
         "the evidence for it and a remedy; memory by owner (`rss` has every owner by itself); the commands that lead "
         "on. Shares are of what costs memory: resident pages of a process, bytes in a core. A healthy target has no "
         "findings; small ones stay silent, see `show gx`. From the shell the exit status is 1 when there are "
-        "findings.\n\n`not complete` on top means that memory was missing or that the command was stopped: silence "
-        "about the rest then proves nothing.",
-        options=(Option("leaks", "flag", "judge leaks whatever it costs, and where roots are missing, too"),),
+        "findings.\n\n`not complete` on top means that something was not examined: memory is missing, a search reached its "
+        "limit or was stopped, or much belongs to an allocator that gdbext does not know. The verdict names it, the "
+        "problems say why and what goes on; silence about it proves nothing.",
+        options=(Option("leaks", "flag", "search for leaks without a limit, and judge where roots are missing, too"),),
         example="triage --json=/tmp/triage.json",
         shown=25,
     ),

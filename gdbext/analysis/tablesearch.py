@@ -30,6 +30,12 @@ INTERRUPTED = Unexamined(WHAT, "interrupted", "slabskew EXPR")
 
 _KINDS = ("bins", "group", "probe")
 _NAMED = 8  # variables that the evidence names
+_REMOTE = 64
+
+
+def allowed(most: int, target: Target) -> int:
+    """Return how much of a setting's number may be examined: of a process behind a wire a part, for each read waits."""
+    return most // _REMOTE if target.live and target.local_pid is None else most
 
 
 def table_shapes(library: Library) -> Library:
@@ -87,7 +93,8 @@ def for_each_table(
     :param settings: :data:`ENTRIES`: bins and entries that are walked, of all tables.
     :return: an iterator, which raises KeyboardInterrupt as ``progress`` says.
     """
-    return Tables(target, types, library, variables, WorkLimit(progress, settings.get(ENTRIES, DEFAULT_ENTRIES)))
+    most = allowed(settings.get(ENTRIES, DEFAULT_ENTRIES), target)
+    return Tables(target, types, library, variables, WorkLimit(progress, most))
 
 
 def search(

@@ -22,7 +22,7 @@ class TableVariables:
     """
 
     def __init__(self, context: Any) -> None:
-        most = context.settings.get(tablesearch.VARIABLES, 0)
+        most = tablesearch.allowed(context.settings.get(tablesearch.VARIABLES, 0), context.target)
         self.found: Sequence[Located] = ()
         self.unexamined: Sequence[Unexamined] = ()
         shapes = tablesearch.table_shapes(context.shapes)

@@ -109,6 +109,12 @@ def test_after_so_many_entries_the_rest_is_named(world):
     assert search(world, *variables, settings={"table-search-entries": 5000}).complete
 
 
+def test_behind_a_wire_less_is_walked(world):
+    far = replace(world.target, live=True)
+    assert tablesearch.allowed(6400, far) == 100
+    assert tablesearch.allowed(6400, replace(far, local_pid=7)) == tablesearch.allowed(6400, world.target) == 6400
+
+
 @pytest.mark.parametrize("entries", [0, 1, 64, 100])
 def test_with_the_least_of_entries_nothing_is_called_sound(world, entries):
     found = search(world, variable(world, "cache", fill(world, SPOILT)), settings={"table-search-entries": entries})

@@ -73,9 +73,11 @@ def test_a_spent_budget_stops_once(monkeypatch):
     times = iter([0.0, 2.0, 3.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
     told = TerminalProgress(budget=1)
+    assert told.spent == 0
     with pytest.raises(TimeUp):
         told.at("arenas", 1, 2)
     told.at("arenas", 2, 2)
+    assert told.spent == 1
 
 
 def test_kernels_ask_for_time_between_their_steps(monkeypatch):
