@@ -396,10 +396,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "False leaks: what `Missing` lists could not be looked at, so blocks that only it points at look leaked. "
         "Pointers that are hidden (tags in high bits: --clear; links mangled as malloc has them: --mangled; otherwise "
         "XORed, compressed), or in another process, are not seen either. A word that looks like a pointer and is none "
-        "can hide a leak, never make one. 10 rows of each table are shown.",
+        "can hide a leak, never make one. 10 rows of each table are shown. From the shell the exit status is 1 when "
+        "anything leaked, and 3 when it is not certain what did.",
         options=(
-            Option("list", "flag", "list every leaked block, with its leak root"),
-            Option("maybe", "flag", "list the maybe leaked blocks too"),
+            Option("list", "flag", "list every leaked block, and every leak root, in text and JSON"),
+            Option("maybe", "flag", "list the maybe leaked blocks too, in text and JSON"),
             _CLEAR,
             _MANGLED,
         ),
