@@ -48,9 +48,9 @@ Options:
   --timeout S      seconds after which it is ended (default 600; 0 is for ever)
   --color WHEN     colour text: auto (on a terminal, unless NO_COLOR is set),
                    always or never
-  --samples N      lockwait with --pid: look N times, and say what is stuck,
+  --samples N      lockwait with --pid: take N samples, and say what is stuck,
                    what is slow, and what moves; the process goes on between
-  --interval S     seconds between two looks (default 1)
+  --interval S     seconds between two samples (default 1)
   -h, --help       show this help
   --version        show the version
 
