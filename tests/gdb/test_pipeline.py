@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -173,6 +174,20 @@ def test_a_fault_of_the_user_is_status_2(core, how):
         assert json.loads(done.stdout)["error"]["message"] in lines[0]
     else:
         assert done.stdout == ""
+
+
+def test_a_command_for_gdb_alone(core):
+    assert answer("safe", "rss", "--core", core, status=2)["error"]["message"] == "safe is for gdb alone"
+
+
+def test_a_disk_without_room_for_the_answer(core):
+    """Stood for by a limit on the size of files."""
+    done = program(
+        "blocks", "leaks", "--list", "--limit", "0", "--core", core,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot write the answer: File too large; TMPDIR names the place for it" in done.stderr
 
 
 def test_help_of_a_command():
