@@ -128,9 +128,9 @@ COMMANDS: Sequence[CommandSpec] = (
         "the evidence for it and a remedy; memory by owner (`rss` has every owner by itself); the commands that lead "
         "on. Shares are of what costs memory: resident pages of a process, bytes in a core. A healthy target has no "
         "findings; small ones stay silent, see `show gx`. From the shell the exit status is 1 when there are "
-        "findings.\n\n`not complete` on top means that something was not examined: memory is missing, a search reached its "
-        "limit or was stopped, or much belongs to an allocator that gdbext does not know. The verdict names it, the "
-        "problems say why and what goes on; silence about it proves nothing.",
+        "findings.\n\n`not complete` on top means that something was not examined: memory is missing, a search reached "
+        "its limit or was stopped, or much belongs to an allocator that gdbext does not know. The verdict names it, "
+        "the problems say why and what goes on; silence about it proves nothing.",
         options=(Option("leaks", "flag", "search for leaks without a limit, and judge where roots are missing, too"),),
         example="triage --json=/tmp/triage.json",
         shown=25,
@@ -401,10 +401,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "False leaks: what `Missing` lists could not be looked at, so blocks that only it points at look leaked. "
         "Pointers that are hidden (tags in high bits: --clear; links mangled as malloc has them: --mangled; otherwise "
         "XORed, compressed), or in another process, are not seen either. A word that looks like a pointer and is none "
-        "can hide a leak, never make one. 10 rows of each table are shown.",
+        "can hide a leak, never make one. 10 rows of each table are shown. From the shell the exit status is 1 when "
+        "anything leaked, and 3 when it is not certain what did.",
         options=(
-            Option("list", "flag", "list every leaked block, with its leak root"),
-            Option("maybe", "flag", "list the possibly leaked blocks too"),
+            Option("list", "flag", "list every leaked block, and every leak root, in text and JSON"),
+            Option("maybe", "flag", "list the possibly leaked blocks too, in text and JSON"),
             _CLEAR,
             _MANGLED,
         ),

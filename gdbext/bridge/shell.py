@@ -29,7 +29,7 @@ KEPT = 10_000  # rows of each table
 def answer(folder: str) -> None:
     """Answer the question of a folder. The trailer comes last, so that it ends nothing that is cut short."""
     path = answer_path(folder)
-    with open(path, "w", encoding="utf-8") as stream:
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
         shell = _Shell(read_question(folder), stream)
         fault = shell.run()
     if fault is not None:

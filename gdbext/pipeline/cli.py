@@ -50,9 +50,9 @@ Options:
                    always or never
   --swapped        also read what is swapped out of --pid, which brings it back
                    into RAM
-  --samples N      lockwait with --pid: look N times, and say what is stuck,
+  --samples N      lockwait with --pid: take N samples, and say what is stuck,
                    what is slow, and what moves; the process goes on between
-  --interval S     seconds between two looks (default 1)
+  --interval S     seconds between two samples (default 1)
   -h, --help       show this help
   --version        show the version
 

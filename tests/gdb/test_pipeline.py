@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -175,6 +176,20 @@ def test_a_fault_of_the_user_is_status_2(core, how):
         assert done.stdout == ""
 
 
+def test_a_command_for_gdb_alone(core):
+    assert answer("safe", "rss", "--core", core, status=2)["error"]["message"] == "safe is for gdb alone"
+
+
+def test_a_disk_without_room_for_the_answer(core):
+    """Stood for by a limit on the size of files."""
+    done = program(
+        "blocks", "leaks", "--list", "--limit", "0", "--core", core,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot write the answer: File too large; TMPDIR names the place for it" in done.stderr
+
+
 def test_help_of_a_command():
     done = program("glibc", "arenas", "-h")
     assert done.returncode == 0
@@ -314,8 +329,8 @@ def kill_gdb(pid):
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
 def test_a_gdb_that_is_killed_is_never_a_good_answer(core, moments, how):
-    seen = set()
-    for whole, status, out, err in ended_at(moments, ("blocks", "leaks", "--list", "--core", core, *how), kill_gdb):
+    seen, some = set(), moments[len(how) :: 2]
+    for whole, status, out, err in ended_at(some, ("blocks", "leaks", "--list", "--core", core, *how), kill_gdb):
         if (status, out) != (whole.returncode, whole.stdout):
             assert status == 2 and "gdb was ended by SIGKILL before it answered" in err
             assert json.loads(out)["status"] == 2 if how else out == ""
@@ -327,7 +342,7 @@ def test_a_process_goes_on_when_gdb_is_killed(folder, moments):
     process = subprocess.Popen([folder / "program", "stay"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "ready\n"
-        for _, status, out, _ in ended_at(moments, ("blocks", "summary", "--pid", process.pid), kill_gdb):
+        for _, status, out, _ in ended_at(moments[1::2], ("blocks", "summary", "--pid", process.pid), kill_gdb):
             assert status == 2 and out == "" or status == 0 and "The process was stopped for" in out
             assert tracer_of(process.pid) == "0"
             assert Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "SR"
@@ -341,7 +356,7 @@ def test_an_interrupt_leaves_a_whole_answer_that_says_so_or_none(core, moments):
         os.kill(pid, signal.SIGINT)
 
     arguments = ("blocks", "leaks", "--list", "--core", core, "--json")
-    for whole, status, out, _ in ended_at(moments, arguments, interrupt):
+    for whole, status, out, _ in ended_at(moments[::2], arguments, interrupt):
         if status in (2, -signal.SIGINT):  # Python itself ends so where it has not come to our code
             continue
         document = json.loads(out)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import lzma
 import os
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -60,7 +64,7 @@ class Program:
         self.core = folder / "core"
         self.core.write_bytes(Maker().core([(BASE, str(folder / "p"), Maker().executable(OWN))]))
 
-    def start(self, *arguments, gdb=True, **plan):
+    def start(self, *arguments, gdb=True, stdout=None, **plan):
         answers = {"json": plan.pop("document", envelope()), "text": plan.pop("text", "text\n")}
         plan = {"answers": answers, "trailer": trailer(), **plan}
         told = self.folder / "plan.json"
@@ -69,7 +73,7 @@ class Program:
         line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments)]
         return subprocess.Popen(
             line + ([f"--gdb={self.gdb}"] if gdb else []),
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **ours},
@@ -463,3 +467,56 @@ def test_a_full_disk(tmp_path):
     packed.write_bytes(gzip.compress(b"x" * (1 << 20)))
     with pytest.raises(GdbFailedError, match="No space left on device; TMPDIR names the place"):
         unpack(str(packed), find_packing(str(packed)), "/dev/full", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "terminal", "color"),
+    [
+        ((), {}, True, True),
+        ((), {}, False, False),
+        ((), {"NO_COLOR": "1"}, True, False),
+        ((), {"TERM": "dumb"}, True, False),
+        (("--color=always",), {"NO_COLOR": "1"}, False, True),
+        (("--color", "never"), {}, True, False),
+    ],
+)
+def test_colour(program, monkeypatch, arguments, environment, terminal, color):
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **environment}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    reading, writing = pty.openpty()
+    fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 123, 0, 0))
+    process = program.start("triage", "--core", program.core, *arguments, stdout=writing if terminal else None)
+    process.communicate(timeout=60)
+    os.close(reading)
+    os.close(writing)
+    assert process.returncode == 0
+    assert (program.question["color"], program.question["width"]) == (color, 123 if terminal else 100)
+
+
+def test_width_by_the_environment(program, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "77")
+    program.run("triage", "--core", program.core)
+    assert program.question["width"] == 77
+
+
+def test_a_color_that_is_none(program):
+    error = program.fails("triage", "--core", program.core, "--color=blue")
+    assert error["message"] == "--color: 'blue' is not one of auto, always, never"
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_standard_output_that_is_full(program, how):
+    with open("/dev/full", "w") as full:
+        process = program.start("triage", "--core", program.core, *how, stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and "No space left on device" in err and "Traceback" not in err
+
+
+def test_what_nobody_has_thought_of_is_no_finding(monkeypatch, capsys):
+    """Python's own exit status for it would be that of findings."""
+    from gdbext.pipeline import cli
+
+    monkeypatch.setattr(cli, "parse", lambda words: 1 / 0)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert cli.main(["triage"]) == 2 and "ZeroDivisionError" in capsys.readouterr().err
