@@ -650,7 +650,7 @@ def test_many_broken_bins_are_counted():
     walk = walk_bins(world.target(), table)
     assert len(walk.ends) == 1000
     problems = check_bins(world.target(), table, walk)
-    assert len(problems) == 21 and problems[-1].message == "1980 more chains end so: bad-pointer"
+    assert len(problems) == 21 and problems[-1].message == "1 980 more chains end so: bad-pointer"
 
 
 @pytest.mark.parametrize("kept", [None, 0, 4096])
