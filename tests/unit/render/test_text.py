@@ -262,6 +262,19 @@ def test_names_that_must_be_whole_and_one_thread_at_least():
     assert any("101, 102" in line and "more" in line for line in below)
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_last_column_is_wrapped_between_words_or_goes_below(width):
+    fields = [("address", int, column("leak root", Kind.ADDRESS))]
+    fields += [(f"c{at}", int, column(f"count {at}", Kind.COUNT)) for at in range(4)]
+    fields += [("type", str, column("type")), ("contents", str, column("contents"))]
+    row_type = make_dataclass("Root", fields)
+    contents = "+0x8 -> glibc block 0x55991d456720, +0x10 -> glibc block 0x55991d456ab0"
+    row = row_type(0x55991D4566D0, 19799, 72, 3, 1024, "like struct request", contents)
+    lines = list(table_lines([row], columns_of(row_type), exact=False, width=width))
+    assert max(map(len, lines)) <= width
+    assert set(contents.split()) <= set(" ".join(lines).split())
+
+
 def test_too_many_columns_go_below_under_the_first():
     fields = [("address", int, column("address", Kind.ADDRESS))]
     fields += [(f"c{at}", int, column(f"c{at}", Kind.COUNT)) for at in range(20)]
