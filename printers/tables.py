@@ -131,7 +131,7 @@ def _group_line(group: "Group") -> str:
     counts = [getattr(table, "entries", None) for table in known]
     numbers = [count for count in counts if count is not None]
     lost = len(group.tables) - len(known)
-    entries = f"{sum(numbers)} entries" if len(numbers) == len(counts) else "? entries"
+    entries = count_text(sum(numbers), "entry", "entries") if len(numbers) == len(counts) else "? entries"
     return f"{group.shape}: {entries} in {count_text(len(group.tables), 'table')}" + (
         f", {lost} of which cannot be read" if lost else ""
     )

@@ -7,6 +7,8 @@ import sys
 import time
 from typing import Optional, TextIO, Tuple
 
+from gdbext.wording import grouped
+
 # Set by the shell program, which keeps gdb's standard error: the number of a descriptor of the user's terminal.
 DESCRIPTOR = "GDBEXT_PROGRESS_FD"
 QUIET_SECONDS = 2.0
@@ -87,5 +89,5 @@ def _find_terminal() -> Optional[TextIO]:
 
 def _line(doing: str, done: int, total: Optional[int]) -> str:
     if total:
-        return f"gdbext: {doing}: {100 * done // total} % of {total:,}"
-    return f"gdbext: {doing}: {done:,}"
+        return f"gdbext: {doing}: {100 * done // total} % of {grouped(total)}"
+    return f"gdbext: {doing}: {grouped(done)}"

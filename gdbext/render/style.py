@@ -32,7 +32,7 @@ _CODES: "dict[object, str]" = {
     "command": "36",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_ASCII = str.maketrans("…→←·×▏▎▍▌▋▊▉█", "~><-x" + "    ####")
+_ASCII = str.maketrans("…→←·×−▏▎▍▌▋▊▉█", "~><-x-" + "    ####")
 _ADDRESS = r"0x[0-9a-fA-F]{5,}"
 _COMMAND = r"`[^`]+`"
 _DIGITS = r"\b\d{1,3}(?:[ \u00a0]\d{3})+|\b\d+(?:\.\d+)?"

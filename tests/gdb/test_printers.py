@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gdbext.wording import size_text
+from gdbext.wording import grouped, size_text
 from tests.gdb.bridged import DATA, gdb, need_gdb, python
 from tests.support.boards import Board
 from tests.support.gdbrun import LOADER
@@ -172,14 +172,15 @@ def test_tables_against_the_programs_truth(stage, board):
     output = here.text(*(step for command in commands for step in ("echo \\n>>>", command)))
     shown = [text.strip() for text in output.out.split(">>>")[1:]]
     for name, text in zip(names, shown):
-        assert text.startswith(f"unbound-slabhash: {groups[name]['total']} entries in 4 tables = {{"), text
+        assert text.startswith(f"unbound-slabhash: {grouped(groups[name]['total'])} entries in 4 tables = {{"), text
         for table in groups[name]["tables"]:
-            line = f"unbound-lruhash: {table['entries']} entries in {table['bins']} bins"
+            line = f"unbound-lruhash: {grouped(table['entries'])} entries in {grouped(table['bins'])} bins"
             assert f"[{table['index']}] = {table['address']} {line}" in text
     rehash = groups["rehash"]
-    assert shown[2].startswith(f"redis-dict: {rehash['entries']} entries in {rehash['bins']} bins, rehashing")
+    counts = f"{grouped(rehash['entries'])} entries in {grouped(rehash['bins'])} bins"
+    assert shown[2].startswith(f"redis-dict: {counts}, rehashing")
     for (length, _), text in zip(worst, shown[3:]):
-        assert text.startswith(f"{length} entries" if length > 1 else f"{length} entr"), text
+        assert text.startswith(f"{grouped(length)} entries" if length > 1 else f"{length} entr"), text
 
 
 # malloc's structures, with libc's debug info.

@@ -46,8 +46,8 @@ def test_the_ledger_on_a_few_lines(row_type):
         Memory.USED, Memory.FILE, Memory.FREE, Memory.ANONYMOUS, Memory.STACK, Memory.OVERHEAD,
     ]  # fmt: skip
     assert sum(row.share for row in rows[:-1]) == pytest.approx(1)
-    kernel = " · the kernel counts 361 MiB resident" if more else ""
-    rest = "mapped, not resident" if more else "never written, or in files"
+    kernel = " · the kernel's RSS 361 MiB" if more else ""
+    rest = "not resident" if more else "never written, or in files"
     assert besides(account(row_type, **more)) == [f"reserved, not used 2.5 GiB · {rest} 360 MiB{kernel}"]
 
 

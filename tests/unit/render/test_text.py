@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext import render
+from gdbext.render.style import Style
 from gdbext.render.tables import columns_of, table_lines
 from gdbext.report import Finding, Kind, Problem, Report, Rows, ThreadRef, column
 from gdbext.wording import grouped
@@ -153,6 +154,10 @@ def test_hostile_names_do_not_reach_the_terminal():
     shown = text_of(Report(samples.Arenas((row,), None, None), problems=[Problem("x", None, "\x1b]0;t\x07")]))
     assert not set("\x1b\x07\u2028") & set(shown)
     assert "\\x1b[31m\\nred" in shown
+    problem = Problem("x", None, "\x1b]0;t\x07 0x12345\x1b[31m")
+    painted = text_of(Report(samples.Arenas((row,), None, None), problems=[problem]), color=True)
+    assert without_colour(painted) == text_of(Report(samples.Arenas((row,), None, None), problems=[problem]))
+    assert not set("\x1b\x07") & set(without_colour(painted))
 
 
 def test_problems_are_counted_not_dropped():
@@ -257,6 +262,19 @@ def test_names_that_must_be_whole_and_one_thread_at_least():
     assert any("101, 102" in line and "more" in line for line in below)
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_last_column_is_wrapped_between_words_or_goes_below(width):
+    fields = [("address", int, column("leak root", Kind.ADDRESS))]
+    fields += [(f"c{at}", int, column(f"count {at}", Kind.COUNT)) for at in range(4)]
+    fields += [("type", str, column("type")), ("contents", str, column("contents"))]
+    row_type = make_dataclass("Root", fields)
+    contents = "+0x8 -> glibc block 0x55991d456720, +0x10 -> glibc block 0x55991d456ab0"
+    row = row_type(0x55991D4566D0, 19799, 72, 3, 1024, "like struct request", contents)
+    lines = list(table_lines([row], columns_of(row_type), exact=False, width=width))
+    assert max(map(len, lines)) <= width
+    assert set(contents.split()) <= set(" ".join(lines).split())
+
+
 def test_too_many_columns_go_below_under_the_first():
     fields = [("address", int, column("address", Kind.ADDRESS))]
     fields += [(f"c{at}", int, column(f"c{at}", Kind.COUNT)) for at in range(20)]
@@ -298,6 +316,17 @@ def test_tables_fit_a_hundred_columns(made, exact):
     lines = list(table_lines(rows, columns_of(row_type), exact=exact, width=100))
     assert max(map(len, lines)) <= 100
     assert all(line.isprintable() for line in lines)
+
+
+@given(tables(), st.sampled_from([30, 80, 200]))
+@settings(max_examples=50, deadline=None)
+def test_colour_is_put_on_what_was_laid_out(made, width):
+    row_type, rows = made
+    plain, painted = (
+        list(table_lines(rows, columns_of(row_type), exact=False, width=width, style=Style(color, plain=False)))
+        for color in (False, True)
+    )
+    assert [without_colour(line) for line in painted] == plain
 
 
 @given(tables())
