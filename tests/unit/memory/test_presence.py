@@ -5,6 +5,7 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -94,12 +95,24 @@ def figures(pid):
     return {name: lines[name].strip() for name in FIGURES}
 
 
+def wait_until_asleep(pid):
+    """Wait until the child has nothing more to do, for what it does costs memory too."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with open(f"/proc/{pid}/stat") as file:
+            if file.read().rsplit(")", 1)[1].split()[0] == "S":
+                return
+        time.sleep(0.001)
+    raise AssertionError("the child never comes to rest")
+
+
 @pytest.fixture(scope="module")
 def child(tmp_path_factory):
     command = [sys.executable, "-c", CHILD, str(tmp_path_factory.mktemp("files"))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         truth = json.loads(process.stdout.readline())
+        wait_until_asleep(process.pid)
         before = figures(process.pid)
         yield process.pid, truth
         assert figures(process.pid) == before
@@ -338,3 +351,12 @@ def test_nothing_of_a_device_is_read():
     for size in (8, 8 * PAGE):
         with pytest.raises(FaultError):
             memory.read(0x10000, size)
+
+
+def test_what_is_known_to_be_zeros():
+    memory = Stopped(laid_out(Mapping(0, 0, "", rss=PAGE, swap=PAGE), KINDS))
+    places = np.arange(8, dtype=np.uint64) * np.uint64(PAGE) + np.uint64(0x10000)
+    # but for what is there, swapped out, or a guard; the zero page is zeros
+    assert memory.untouched(places).tolist() == [False, True, False, True, False, False, False, False]
+    watched = Stopped(laid_out(Mapping(0, 0, "", rss=PAGE, flags=frozenset(("um",))), [PRESENT, 0]))
+    assert not watched.untouched(places).any()
