@@ -27,7 +27,7 @@ from gdbext.memory import Buffer, Region, RegionIndex
 from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, subtract, unite
 from gdbext.memory.mappedfiles import MappedFiles
 from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
-from gdbext.memory.presence import PRESENT, U64, Mask, Presence, read_presence, scan_pages
+from gdbext.memory.presence import U64, Mask, Presence, all_present, read_presence
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
 _LARGE = 1 << 20  # from here on a buffer is a mapping of its own, of which only what is filled costs memory
@@ -144,9 +144,7 @@ class ProcessMemory:
         if region is None or region.source == "absent" or region.name.startswith("/dev/") or self._pagemap is None:
             return False
         low, high = address - address % PAGE, address + max(size, 1)
-        runs = scan_pages(self._pagemap, low, high + -high % PAGE)
-        there = runs is not None and bool(len(runs.kinds)) and bool(runs.having(PRESENT).all())
-        return there and runs is not None and int((runs.ends - runs.starts).sum()) == high + -high % PAGE - low
+        return high <= region.end and all_present(self._pagemap, self.pid, low, high + -high % PAGE)
 
     def _read_file(self, address: int, size: int) -> bytes:
         # The kernel stops at the first page that it cannot read; EOF means that the process is gone.

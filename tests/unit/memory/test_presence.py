@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from gdbext.errors import FaultError
-from gdbext.memory import for_each_written
+from gdbext.memory import for_each_written, mappedfiles
 from gdbext.memory import presence as module
 from gdbext.memory.bulk import closed, for_each_written_view
 from gdbext.memory.intervals import clip
+from gdbext.memory.mappedfiles import MappedFiles
 from gdbext.memory.mappings import Mapping, open_proc, read_mappings
 from gdbext.memory.presence import (
     FILE,
@@ -188,7 +189,9 @@ def test_a_file_gives_what_a_private_mapping_has_not_copied(child):
 
 
 @pytest.mark.parametrize("name", ["deleted", "replaced"])
-def test_a_file_that_is_gone_or_another_gives_nothing(child, name):
+def test_a_file_that_is_gone_or_another_gives_nothing(child, name, monkeypatch):
+    by_path = MappedFiles._candidates
+    monkeypatch.setattr(MappedFiles, "_candidates", lambda *which: [one for one in by_path(*which) if "/root/" in one])
     memory, at = ProcessMemory(child[0]), child[1][name]
     assert bytes(memory.read(at + 2 * PAGE, 7)) == b"touched"
     for page in (0, 3):
@@ -196,6 +199,33 @@ def test_a_file_that_is_gone_or_another_gives_nothing(child, name):
             memory.read(at + page * PAGE, 8)
     with pytest.raises(FaultError):
         memory.read(at, 4 * PAGE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel opens map_files to root only")
+@pytest.mark.parametrize("name", ["deleted", "replaced"])
+def test_a_file_that_is_gone_is_had_from_the_kernel(child, name):
+    data = bytes(ProcessMemory(child[0]).read(child[1][name], 4 * PAGE))
+    assert [data[number * PAGE :][:8] for number in range(4)] == [b"a" * 8, b"b" * 8, b"touchedc", b"d" * 8]
+
+
+def test_files_on_the_network_and_of_other_programs_are_not_opened(child, monkeypatch):
+    mounts = [("/", "ext4"), ("/mnt", "fuse.sshfs"), ("/mnt/local", "xfs"), ("/net/a", "nfs4")]
+    monkeypatch.setattr(mappedfiles, "_mounts", lambda pid: mounts)
+    opened = []
+    monkeypatch.setattr(mappedfiles, "_open", lambda path: opened.append(path))
+    for name in ("/mnt/x", "/net/a/b/c", "/mnt/local/x", "/usr/lib/x", "/mnt2/x"):
+        mapping = Mapping(0x1000, 0x2000, name, inode=7)
+        assert MappedFiles(child[0], [mapping], None).find(mapping) is None
+    tried = {path.split("/root", 1)[1] for path in opened if "/root/" in path}
+    assert tried == {"/mnt/local/x", "/usr/lib/x", "/mnt2/x"}
+
+
+def test_brief_reads_where_the_kernel_cannot_scan(child, monkeypatch):
+    monkeypatch.setattr(module, "scan_pages", lambda *_: None)
+    memory, at = ProcessMemory(child[0], brief=True), child[1]["huge"]
+    assert bytes(memory.read(at + 7 * PAGE, 7)) == b"touched"
+    assert not memory._is_seen(at, 8) and not memory._is_seen(at + 7 * PAGE, 1 << 70)
+    assert "presence" not in vars(memory)
 
 
 def test_shared_memory_is_read_from_its_file(child):
