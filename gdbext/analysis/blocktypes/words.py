@@ -15,8 +15,8 @@ from gdbext.memory import view
 from gdbext.memory.bulk import untouched
 from gdbext.memory.intervals import Coverage, columns
 
-_PIECE_BITS = 18
-_PIECES = 1024  # that are kept: 256 MiB
+_PIECE_BITS = 16
+_PIECES = 1024  # that are kept: 64 MiB, and as much to say what of them could be read
 _LOWEST = 1 << 12  # below it nothing is mapped
 
 
