@@ -678,7 +678,7 @@ COMMANDS: Sequence[CommandSpec] = (
 
 SETTINGS: Sequence[Setting] = (
     Setting("min-finding-bytes", 16 << 20, "size", "Findings of fewer bytes and a lesser share stay silent"),
-    Setting("min-finding-share", 20, "percent", "Share of the writable memory (resident, or in the core) of a finding"),
+    Setting("min-finding-share", 20, "percent", "Share of writable memory in RAM or core that makes a finding"),
     Setting("min-finding-floor", 4 << 20, "size", "Findings of fewer bytes always stay silent"),
     Setting("hot-bin", 20, "count", "Entries that a bin may hold before it can be called hot"),
     Setting("hot-bin-factor", 2, "count", "Times the greatest fair length that a bin may hold before it is hot"),

@@ -1,8 +1,9 @@
 """The files behind a process's mappings: what its page tables lack is read from them, so that it maps nothing.
 
 A file counts only when it is the one that is mapped: same device and inode, or the same build-id. It is opened as the
-process sees it (``/proc/PID/root``), by a descriptor that the process holds, or by ``/proc/PID/map_files``, which the
-kernel opens to root. Nothing is opened on file systems that may wait for somebody else, and nothing but regular files.
+process sees it (``/proc/PID/root``), by ``/proc/PID/map_files``, which the kernel opens to root, deleted files too, or
+by what the process holds open (``exe``, ``fd``). Nothing is opened on file systems that may wait for somebody else, and
+nothing but regular files.
 """
 
 from __future__ import annotations
@@ -82,9 +83,8 @@ class MappedFiles:
         folder = f"/proc/{self._pid}"
         if mapping.name.startswith("/") and not mapping.name.endswith(_GONE):
             yield f"{folder}/root{mapping.name}"
-        if mapping.shared:
-            yield f"{folder}/map_files/{mapping.start:x}-{mapping.end:x}"
-            yield from _descriptors(f"{folder}/fd", mapping.name)
+        yield f"{folder}/map_files/{mapping.start:x}-{mapping.end:x}"
+        yield from _held(folder, mapping.name)
 
     def _is_same(self, descriptor: int, mapping: Mapping) -> bool:
         facts = os.fstat(descriptor)
@@ -116,16 +116,16 @@ def _mounts(pid: int) -> Iterator[Tuple[str, str]]:
             yield match["at"].replace("\\040", " "), match["type"]
 
 
-def _descriptors(folder: str, name: str) -> Iterator[str]:
+def _held(folder: str, name: str) -> Iterator[str]:
     # what a process holds open under that very name
     try:
-        numbers = os.listdir(folder)
+        numbers = os.listdir(f"{folder}/fd")
     except OSError:
-        return
-    for number in numbers:
+        numbers = []
+    for link in (f"{folder}/exe", *(f"{folder}/fd/{number}" for number in numbers)):
         try:
-            if os.readlink(f"{folder}/{number}") == name:
-                yield f"{folder}/{number}"
+            if os.readlink(link) == name:
+                yield link
         except OSError:
             continue
 

@@ -159,6 +159,17 @@ def scan_pages(descriptor: int, start: int, end: int) -> Optional[Runs]:
     return _joined_runs(parts)
 
 
+def all_present(descriptor: int, pid: int, start: int, end: int) -> bool:
+    """Whether the kernel says at this moment that all pages from ``start`` to ``end`` are there.
+
+    :raises FaultError: when it does not tell.
+    """
+    runs = scan_pages(descriptor, start, end)
+    if runs is None:
+        return bool((_read_entries(descriptor, pid, start // PAGE, (end - start) // PAGE) & _PRESENT).all())
+    return bool(runs.having(PRESENT).all()) and int((runs.ends - runs.starts).sum()) == end - start
+
+
 def _scan_once(descriptor: int, start: int, end: int, vector: U64) -> Optional[Tuple[int, int]]:
     # how many regions the kernel wrote, and where it stopped
     for bits in (_scan_mask(), _scan_mask() & ~_SINCE_6_15):

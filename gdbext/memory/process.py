@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from gdbext.errors import FaultError
 from gdbext.memory import Buffer, Region, RegionIndex
-from gdbext.memory.intervals import Coverage, clip, columns, gaps, subtract
+from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, subtract, unite
 from gdbext.memory.mappedfiles import MappedFiles
 from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
-from gdbext.memory.presence import PRESENT, U64, Mask, Presence, read_presence, scan_pages
+from gdbext.memory.presence import U64, Mask, Presence, all_present, read_presence
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
 _LARGE = 1 << 20  # from here on a buffer is a mapping of its own, of which only what is filled costs memory
@@ -94,13 +94,14 @@ class ProcessMemory:
 
     def untouched(self, addresses: U64) -> Mask:
         """Return which addresses lie in memory that is zeros since nothing ever was there."""
-        return self._zeros_at.holds(addresses) & ~self.presence.present.holds(addresses)
+        return self._untouched.holds(addresses)
 
     @cached_property
-    def _zeros_at(self) -> Coverage:
-        lost = [*_pairs(self.presence.swapped), *_pairs(self.presence.guards)]
+    def _untouched(self) -> Coverage:
+        there = (self.presence.present, self.presence.swapped, self.presence.guards)
+        others = unite([(one.starts, one.ends) for one in there]).covered
         zeros = columns((one.start, one.end) for one in self.presence.mappings if one.starts_as_zeros)
-        return Coverage(*subtract(Coverage(*zeros), Coverage(*columns(sorted(lost))))[:2])
+        return Coverage(*joined(subtract(Coverage(*zeros), others)[:2]))
 
     def read(self, address: int, size: int) -> Buffer:
         """Return ``size`` bytes.
@@ -143,9 +144,7 @@ class ProcessMemory:
         if region is None or region.source == "absent" or region.name.startswith("/dev/") or self._pagemap is None:
             return False
         low, high = address - address % PAGE, address + max(size, 1)
-        runs = scan_pages(self._pagemap, low, high + -high % PAGE)
-        there = runs is not None and bool(len(runs.kinds)) and bool(runs.having(PRESENT).all())
-        return there and runs is not None and int((runs.ends - runs.starts).sum()) == high + -high % PAGE - low
+        return high <= region.end and all_present(self._pagemap, self.pid, low, high + -high % PAGE)
 
     def _read_file(self, address: int, size: int) -> bytes:
         # The kernel stops at the first page that it cannot read; EOF means that the process is gone.
@@ -257,10 +256,6 @@ def _without_swapped(region: Region, presence: Presence) -> Iterator[Region]:
 def _part(region: Region, start: int, end: int, source: str) -> Region:
     offset = region.offset + start - region.start if region.name.startswith("/") else region.offset
     return Region(start, end, region.permissions, region.name, offset, source)
-
-
-def _pairs(coverage: Coverage) -> Iterator[Tuple[int, int]]:
-    return zip(coverage.starts.tolist(), coverage.ends.tolist())
 
 
 def _zeros(size: int, sparse: bool) -> memoryview:

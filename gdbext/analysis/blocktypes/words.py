@@ -15,8 +15,8 @@ from gdbext.memory import view
 from gdbext.memory.bulk import untouched
 from gdbext.memory.intervals import Coverage, columns
 
-_PIECE_BITS = 18
-_PIECES = 1024  # that are kept: 256 MiB
+_PIECE_BITS = 16
+_PIECES = 1024  # that are kept: 64 MiB, and as much to say what of them could be read
 _LOWEST = 1 << 12  # below it nothing is mapped
 
 
@@ -51,9 +51,13 @@ class Words:
     def _with_untouched(self, known: Mask, addresses: U64, size: int) -> Mask:
         """Return what is known, and what is zeros since it was never touched: it is in no span."""
         rest = np.flatnonzero(~known)
-        if len(rest):
-            first, last = addresses[rest], addresses[rest] + np.uint64(size - 1)
-            known[rest] = untouched(self.target.memory, first) & untouched(self.target.memory, last)
+        if not len(rest):
+            return known
+        first, last = addresses[rest], addresses[rest] + np.uint64(size - 1)
+        known[rest] = untouched(self.target.memory, first)
+        page = np.uint64(self.target.abi.page_size)
+        over = np.flatnonzero(first // page != last // page)
+        known[rest[over]] &= untouched(self.target.memory, last[over])
         return known
 
     def bytes_at(self, addresses: U64, count: int) -> "tuple[npt.NDArray[np.uint8], Mask]":

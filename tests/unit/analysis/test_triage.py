@@ -1,4 +1,5 @@
 import json
+import mmap
 import os
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from gdbext.analysis.triage import (
 )
 from gdbext.heap.model import State
 from gdbext.memory import Region
+from gdbext.memory.process import ProcessMemory
 from gdbext.render import json_pieces, text
 from gdbext.report import Confidence, Finding, Problem, Severity
 from gdbext.target import Identity, Thread
@@ -200,6 +202,19 @@ def test_thresholds(maker, cost, settings, told):
     assert limits.keep(finding(size=cost)) is told
     assert limits.keep(finding("corruption", size=1))
     assert limits.keep(finding("deadlock", waiters=2))
+
+
+def test_a_reservation_is_no_measure_for_findings(maker):
+    memory = maker.target(Region(0x1000, 0x1000 + 100 * MB)).memory
+    memory.for_each_written = lambda start, end: [(start, start + MB)]
+    assert thresholds({}, replace(maker.target(Region(0, 1)), memory=memory)).writable == MB
+    live = ProcessMemory(os.getpid())
+    area = mmap.mmap(-1, 1 << 36, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+    after = ProcessMemory(os.getpid())
+    for known in (live, after):
+        limits = thresholds({}, replace(maker.target(Region(0, 1)), memory=known, live=True))
+        assert 0 < limits.writable < 1 << 34
+    area.close()
 
 
 def test_no_heap_at_all(maker):

@@ -5,16 +5,18 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gdbext.errors import FaultError
-from gdbext.memory import for_each_written
+from gdbext.memory import for_each_written, mappedfiles
 from gdbext.memory import presence as module
 from gdbext.memory.bulk import closed, for_each_written_view
 from gdbext.memory.intervals import clip
+from gdbext.memory.mappedfiles import MappedFiles
 from gdbext.memory.mappings import Mapping, open_proc, read_mappings
 from gdbext.memory.presence import (
     FILE,
@@ -94,12 +96,24 @@ def figures(pid):
     return {name: lines[name].strip() for name in FIGURES}
 
 
+def wait_until_asleep(pid):
+    """Wait until the child has nothing more to do, for what it does costs memory too."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with open(f"/proc/{pid}/stat") as file:
+            if file.read().rsplit(")", 1)[1].split()[0] == "S":
+                return
+        time.sleep(0.001)
+    raise AssertionError("the child never comes to rest")
+
+
 @pytest.fixture(scope="module")
 def child(tmp_path_factory):
     command = [sys.executable, "-c", CHILD, str(tmp_path_factory.mktemp("files"))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         truth = json.loads(process.stdout.readline())
+        wait_until_asleep(process.pid)
         before = figures(process.pid)
         yield process.pid, truth
         assert figures(process.pid) == before
@@ -175,7 +189,9 @@ def test_a_file_gives_what_a_private_mapping_has_not_copied(child):
 
 
 @pytest.mark.parametrize("name", ["deleted", "replaced"])
-def test_a_file_that_is_gone_or_another_gives_nothing(child, name):
+def test_a_file_that_is_gone_or_another_gives_nothing(child, name, monkeypatch):
+    by_path = MappedFiles._candidates
+    monkeypatch.setattr(MappedFiles, "_candidates", lambda *which: [one for one in by_path(*which) if "/root/" in one])
     memory, at = ProcessMemory(child[0]), child[1][name]
     assert bytes(memory.read(at + 2 * PAGE, 7)) == b"touched"
     for page in (0, 3):
@@ -183,6 +199,33 @@ def test_a_file_that_is_gone_or_another_gives_nothing(child, name):
             memory.read(at + page * PAGE, 8)
     with pytest.raises(FaultError):
         memory.read(at, 4 * PAGE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel opens map_files to root only")
+@pytest.mark.parametrize("name", ["deleted", "replaced"])
+def test_a_file_that_is_gone_is_had_from_the_kernel(child, name):
+    data = bytes(ProcessMemory(child[0]).read(child[1][name], 4 * PAGE))
+    assert [data[number * PAGE :][:8] for number in range(4)] == [b"a" * 8, b"b" * 8, b"touchedc", b"d" * 8]
+
+
+def test_files_on_the_network_and_of_other_programs_are_not_opened(child, monkeypatch):
+    mounts = [("/", "ext4"), ("/mnt", "fuse.sshfs"), ("/mnt/local", "xfs"), ("/net/a", "nfs4")]
+    monkeypatch.setattr(mappedfiles, "_mounts", lambda pid: mounts)
+    opened = []
+    monkeypatch.setattr(mappedfiles, "_open", lambda path: opened.append(path))
+    for name in ("/mnt/x", "/net/a/b/c", "/mnt/local/x", "/usr/lib/x", "/mnt2/x"):
+        mapping = Mapping(0x1000, 0x2000, name, inode=7)
+        assert MappedFiles(child[0], [mapping], None).find(mapping) is None
+    tried = {path.split("/root", 1)[1] for path in opened if "/root/" in path}
+    assert tried == {"/mnt/local/x", "/usr/lib/x", "/mnt2/x"}
+
+
+def test_brief_reads_where_the_kernel_cannot_scan(child, monkeypatch):
+    monkeypatch.setattr(module, "scan_pages", lambda *_: None)
+    memory, at = ProcessMemory(child[0], brief=True), child[1]["huge"]
+    assert bytes(memory.read(at + 7 * PAGE, 7)) == b"touched"
+    assert not memory._is_seen(at, 8) and not memory._is_seen(at + 7 * PAGE, 1 << 70)
+    assert "presence" not in vars(memory)
 
 
 def test_shared_memory_is_read_from_its_file(child):
@@ -338,3 +381,12 @@ def test_nothing_of_a_device_is_read():
     for size in (8, 8 * PAGE):
         with pytest.raises(FaultError):
             memory.read(0x10000, size)
+
+
+def test_what_is_known_to_be_zeros():
+    memory = Stopped(laid_out(Mapping(0, 0, "", rss=PAGE, swap=PAGE), KINDS))
+    places = np.arange(8, dtype=np.uint64) * np.uint64(PAGE) + np.uint64(0x10000)
+    # but for what is there, swapped out, or a guard; the zero page is zeros
+    assert memory.untouched(places).tolist() == [False, True, False, True, False, False, False, False]
+    watched = Stopped(laid_out(Mapping(0, 0, "", rss=PAGE, flags=frozenset(("um",))), [PRESENT, 0]))
+    assert not watched.untouched(places).any()

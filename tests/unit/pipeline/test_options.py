@@ -10,6 +10,7 @@ from gdbext.arguments import parse
 from gdbext.errors import UsageError
 from gdbext.pipeline import options
 from gdbext.pipeline.cli import _quoted
+from gdbext.pipeline.gdbrun import GdbJob
 from gdbext.pipeline.options import mark_quoted
 
 mount(os.path.dirname(gdbext.__file__))
@@ -98,3 +99,14 @@ def test_an_option_that_is_a_flag_in_one_command_and_has_a_value_in_another():
     arguments = parsed("lockwait", "--heap", "--dot", "a b.svg")
     assert arguments.flag("heap") and arguments.value("dot") == "a b.svg"
     assert list(mark_quoted(["jemalloc", "bins", "--heap", "jemalloc je_"])) == [False, False, False, True]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_is_swapped_out_is_read_only_when_asked_for(given):
+    asked = options.parse(["triage", "--pid", "7", *(["--swapped"] if given else [])])
+    assert asked.swapped is given and tuple(asked.command) == ("triage",)
+    line = GdbJob("gdb", ["gx triage"], pid=7, swapped=asked.swapped).arguments()
+    assert ("set gx swapped on" in line) is given
+    if given:  # the setting comes with the pack, and must hold before the command
+        loaded = next(at for at, word in enumerate(line) if word.startswith("source "))
+        assert loaded < line.index("set gx swapped on") < line.index("gx triage")

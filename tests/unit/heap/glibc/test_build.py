@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.heap.glibc import mmapped
 from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.heap import neutral
 from gdbext.heap.glibc.sizes import Sizes
@@ -99,6 +100,18 @@ def test_sums_reconcile(abi, release):
         assert view.skipped_bytes == 0
     found = [(chunk.start, chunk.end - chunk.start) for chunk in heap.mmapped.chunks]
     assert sorted(found) == sorted(builder.truth()["mmapped"])
+
+
+@pytest.mark.parametrize("most, found, kinds", [(0x30000, 1, ["mmapped-count", "not-searched"]), (0x70000, 2, [])])
+def test_where_nobody_knows_what_was_touched_no_more_than_a_bound_is_searched(most, found, kinds, monkeypatch):
+    monkeypatch.setattr(mmapped, "_MOST_UNKNOWN", most)
+    builder = laid_out()
+    image = builder.build()
+    image.regions.append(Region(0x10000000000, 0x10000000000 + (64 << 30)))  # nothing was ever written there
+    heap = read(image.target(live=True))
+    assert len(heap.mmapped.chunks) == found
+    assert [problem.kind for problem in heap.mmapped.problems] == kinds
+    assert not kinds or "of anonymous memory was not searched" in heap.mmapped.problems[-1].message
 
 
 @pytest.mark.parametrize("abi, release", MATRIX, ids=lambda value: getattr(value, "machine", value))
