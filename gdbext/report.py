@@ -247,12 +247,17 @@ class Rows:
     def keep(self, most: int) -> bool:
         """Make the first ``most`` rows now, for one rendering; return whether there may be more."""
         rows, kept = iter(self._make()), []
+        known = self.runs()
+        runs, kept_runs = None if known is None else iter(known), []
         try:
             for row in islice(rows, most):
                 kept.append(row)
+            for run in islice(runs or (), most):
+                kept_runs.append(run)
         except KeyboardInterrupt:
             self.interrupted = True
         self._make = lambda: chain(kept, rows)
+        self.runs = lambda: None if runs is None else chain(kept_runs, runs)
         return not self.interrupted and len(kept) == most and most != self.total
 
 

@@ -13,7 +13,7 @@ from gdbext.analysis.leaktables import LeakRootRow, Tables, TypeRow
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.report import Confidence, Finding, Severity
-from gdbext.wording import address_text, count_text, size_text
+from gdbext.wording import address_text, count_text, grouped, size_text
 
 LEAK = "leak"
 
@@ -95,8 +95,9 @@ def _evidence(
 ) -> Iterator[str]:
     if doubts:
         yield f"not certain: {doubts_text(doubts)} cannot be looked at, and what only that points at looks leaked"
-    reached = f"{totals.reached_blocks} reached from roots, {totals.maybe_leaked_blocks} possibly leaked"
-    yield f"of {count_text(totals.blocks, 'block')} in use {totals.leaked_blocks} leaked; {reached}"
+    reached = f"{grouped(totals.reached_blocks)} reached from roots"
+    found = f"{grouped(totals.leaked_blocks)} leaked; {reached}, {grouped(totals.maybe_leaked_blocks)} possibly leaked"
+    yield f"of {count_text(totals.blocks, 'block')} in use {found}"
     for row in known[:_MOST]:
         blocks = f"{count_text(row.blocks, 'block')}, {size_text(row.bytes)}"
         yield f"type {row.type} ({row.recognised_by}): {blocks}{_kept(row)}"

@@ -166,7 +166,7 @@ def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: Deadline, 
 
 def _looked_text(reach: Reach) -> str:
     leaked, maybe = (int(np.count_nonzero(reach.states == state)) for state in (NOT_REACHED, MAYBE_REACHED))
-    return f"of {count_text(len(reach), 'block')} in use {leaked} leaked, {maybe} maybe leaked"
+    return f"of {count_text(len(reach), 'block')} in use {grouped(leaked)} leaked, {grouped(maybe)} possibly leaked"
 
 
 def _leaked_without_tags(reach: Reach, ports: Ports, deadline: Deadline) -> Optional[int]:

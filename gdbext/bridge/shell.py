@@ -157,8 +157,8 @@ class _Shell:
         from gdbext import render
 
         width, color = self.question.width, self.question.color
-        exact = arguments.flag("bytes")
-        self._put(render.text(report, exact=exact, limit=limit or 0, width=width, color=color))
+        exact, evidence = arguments.flag("bytes"), arguments.flag("evidence")
+        self._put(render.text(report, exact=exact, limit=limit or 0, width=width, color=color, evidence=evidence))
         held = self.hold.let_go()
         if report.bare:
             write_beside("".join(render.remarks(report, width)))

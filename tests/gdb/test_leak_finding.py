@@ -51,7 +51,7 @@ def test_the_finding_is_what_the_program_says(stages, target):
 def test_the_healthy_twin_is_silent_whatever_the_thresholds(stages, target):
     (answer,) = ask(get(stages, target, "--healthy"), "triage --leaks", before=SMALL)
     assert leaks_in(answer) == []
-    assert " 0 leaked, 0 maybe leaked" in said(answer)[0]
+    assert " 0 leaked, 0 possibly leaked" in said(answer)[0]
 
 
 def test_small_leaks_are_silent(stages):

@@ -82,7 +82,7 @@ def test_rows_that_were_stopped_make_a_report_partial(keep):
     if keep is not None:
         source.rows.keep(keep)
     page = shown(report)
-    assert "INCOMPLETE: stopped after 3 rows" in page and page.count("\n") > 10
+    assert "not complete: stopped after 3 rows" in page and page.count("\n") > 10
     assert exit_status(report) == Status.CLEAN and exit_status(rendered(report)) == Status.PARTIAL
     assert [problem.kind for problem in rendered(report).problems] == ["interrupted"]
     assert list(rows_of(report.data)) == [source.rows, whole.rows]
@@ -97,7 +97,7 @@ def test_an_interrupt_is_heard_between_two_rows():
 
     source.rows.check = check
     report = Report(Data(source.rows, Inner(Source(0).rows)))
-    assert "INCOMPLETE: stopped after 4 rows" in shown(report)
+    assert "not complete: stopped after 4 rows" in shown(report)
     assert not rendered(report).complete
 
 

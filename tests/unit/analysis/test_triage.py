@@ -207,13 +207,13 @@ def test_thresholds(maker, cost, settings, told):
 def test_a_reservation_is_no_measure_for_findings(maker):
     memory = maker.target(Region(0x1000, 0x1000 + 100 * MB)).memory
     memory.for_each_written = lambda start, end: [(start, start + MB)]
-    assert thresholds({}, replace(maker.target(Region(0, 1)), memory=memory)).writable == MB
+    assert thresholds({}, replace(maker.target(Region(0, 1)), memory=memory)).whole == MB
     live = ProcessMemory(os.getpid())
     area = mmap.mmap(-1, 1 << 36, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
     after = ProcessMemory(os.getpid())
     for known in (live, after):
         limits = thresholds({}, replace(maker.target(Region(0, 1)), memory=known, live=True))
-        assert 0 < limits.writable < 1 << 34
+        assert 0 < limits.whole < 1 << 34
     area.close()
 
 

@@ -45,7 +45,7 @@ def heap_of(maker, size):
 
 
 def look(target, *heaps, residency=None):
-    return find_unattributed(target, heaps, thresholds({}, target, residency), residency)
+    return find_unattributed(target, heaps, thresholds({}, target), residency)
 
 
 def resident(*pieces):

@@ -105,8 +105,8 @@ def test_an_option_that_is_a_flag_in_one_command_and_has_a_value_in_another():
 def test_what_is_swapped_out_is_read_only_when_asked_for(given):
     asked = options.parse(["triage", "--pid", "7", *(["--swapped"] if given else [])])
     assert asked.swapped is given and tuple(asked.command) == ("triage",)
-    line = GdbJob("gdb", ["gx triage"], pid=7, swapped=asked.swapped).arguments()
+    line = GdbJob("gdb", swapped=asked.swapped).arguments("folder")
     assert ("set gx swapped on" in line) is given
-    if given:  # the setting comes with the pack, and must hold before the command
-        loaded = next(at for at, word in enumerate(line) if word.startswith("source "))
-        assert loaded < line.index("set gx swapped on") < line.index("gx triage")
+    if given:  # the setting comes with the pack, and must hold before the question
+        loaded, asks = (next(at for at, word in enumerate(line) if start in word) for start in ("source ", "answer("))
+        assert loaded < line.index("set gx swapped on") < asks

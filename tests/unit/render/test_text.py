@@ -262,6 +262,20 @@ def test_names_that_must_be_whole_and_one_thread_at_least():
     assert any("101, 102" in line and "more" in line for line in below)
 
 
+def test_runs_that_read_the_target_are_made_with_the_rows():
+    holding = [True]
+
+    def runs():
+        for number in range(9):
+            assert holding, "the target has been let go"
+            yield dataclasses.replace(samples.arenas().data.arenas[0], address=number), 100
+
+    rows = Rows(lambda: iter(()), samples.ArenaRow, 900, runs, reads=9)
+    rows.keep(9)
+    holding.clear()
+    assert text_of(Report(samples.EqualArenas(rows))).count("  100  main") == 9
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_a_last_column_is_wrapped_between_words_or_goes_below(width):
     fields = [("address", int, column("leak root", Kind.ADDRESS))]

@@ -75,7 +75,7 @@ def test_the_finding(abi):
         f"after it in memory: {blocks[5]:#x} (64 bytes, zeros), leaked",
     )
     assert "blocks leaks" in finding.remedy and f"`blocks at {blocks[3]:#x}` shows the largest" in finding.remedy
-    assert told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked" and beyond.complete
+    assert told(beyond) == "of 6 blocks in use 4 leaked, 1 possibly leaked" and beyond.complete
 
 
 def test_its_types():
@@ -111,10 +111,11 @@ def test_healthy_and_small_ones_are_silent():
     world = ReachWorld()
     world.put(DATA, world.block(HEAP + 0x100))
     beyond = look(world)
-    assert not beyond.findings and told(beyond) == "of 1 block in use 0 leaked, 0 maybe leaked"
+    assert not beyond.findings and told(beyond) == "of 1 block in use 0 leaked, 0 possibly leaked"
     beyond = look(leaky()[0], {})
     assert not beyond.findings and told(beyond) == (
-        "of 6 blocks in use 4 leaked, 1 maybe leaked: 256 B leaked, too little for a finding; blocks leaks shows which"
+        "of 6 blocks in use 4 leaked, 1 possibly leaked: 256 B leaked, too little for a finding; "
+        "blocks leaks shows which"
     )
 
 
@@ -134,7 +135,7 @@ def test_missing_roots_keep_it_silent_unless_asked():
     world.thread(stack_pointer=None)
     beyond = look(world)
     assert not beyond.findings
-    assert told(beyond) == "of 6 blocks in use 4 leaked, 1 maybe leaked"
+    assert told(beyond) == "of 6 blocks in use 4 leaked, 1 possibly leaked"
     assert why(beyond) == "256 B look leaked, but registers and stack of thread 1 cannot be read"
     (finding,) = look(world, asked=True).findings
     assert finding.confidence is Confidence.MEDIUM
