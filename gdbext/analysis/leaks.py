@@ -107,7 +107,7 @@ class Leaks:
     by_size: Rows = table("Leaked by size, most bytes first")
     leaked: Rows = table(None)
     maybe_leaked: Rows = table(None)
-    reached_by_offset: Optional[Rows] = table(None)
+    reached_by_offset: Rows = table(None)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def leaks(
             tables.by_size(),
             tables.leaked(),
             tables.maybe_leaked(),
-            tables.reached_by_offset() if listed else None,
+            tables.reached_by_offset(),
         ),
         problems,
         list(_notes(totals, listed, maybe)),

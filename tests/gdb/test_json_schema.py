@@ -80,7 +80,7 @@ STRUCTURES = {
     "breakpoints (list)": "gx breakpoints list",
     "slabskew (raw)": "slabskew stale_cache->array[0]->array --bins 16 --head overflow_list --next overflow_next",
 }
-BLOCK_COLUMNS = "reach,refs,type,confidence,thread"
+BLOCK_COLUMNS = "reach,reached_by_offset,refs,type,confidence,thread"
 # Asked for a program that leaks.
 LEAKS = ("triage", "blocks leaks")
 # Asked for who_points.
@@ -230,6 +230,11 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         pytest.skip(str(reason))
     for name, envelope in zip(LEAKS, ask(stage, *LEAKS)):
         gathered[name].append(envelope)
+    try:
+        stage = stages.get(Board("core"), "header_offsets")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    gathered["blocks leaks"] += ask(stage, "blocks leaks")
     try:
         stage = stages.get(Board("core"), "who_points")
     except Unavailable as reason:
