@@ -111,6 +111,11 @@ def test_ends_of_arrays_are_no_header():
     assert headers_of(world) == []
 
 
+def test_short_texts_behind_a_header_are_no_ends():
+    world, _, _ = world_of([3] * 60, sizes=(16, 24))
+    assert headers_of(world) == [(3, 60, 60)]
+
+
 def test_ends_of_arrays_do_not_count_for_a_header_of_the_same_bytes():
     world, _, _ = world_of([80] * 60 + [24] * 40, sizes=(88,))
     assert headers_of(world) == [(24, 40, 100)]
