@@ -346,11 +346,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "all; the sums on top are over all that match.\n\nQUERY joins comparisons by and, or, not and brackets. "
         "Fields: size, address, state, reach, arena, thread, allocator, type, confidence, refs. Comparisons: == != < "
         "<= > >=, chains (4K <= size < 1M), `field in (a, b)`, and ~ and !~, which search for a regular expression. "
-        "`state` is any of STATES, or reached, maybe-leaked or leaked; `arena` an address, an index or none; `thread` "
-        "the number or name of a thread that is attached to the arena; `refs` the number of other blocks in use, and "
-        "of words in roots, that point at a block. Blocks that are not in use have no reach, type or refs: these are "
-        "unknown, and what is unknown matches no comparison and no negation of one. Reachability, types and references "
-        "are worked out only where they are asked for.",
+        "`state` is any of STATES, or reached, possibly-leaked or leaked; `arena` an address, an index or none; "
+        "`thread` the number or name of a thread that is attached to the arena; `refs` the number of other blocks in "
+        "use, and of words in roots, that point at a block. Blocks that are not in use have no reach, type or refs: "
+        "these are unknown, and what is unknown matches no comparison and no negation of one. Reachability, types and "
+        "references are worked out only where they are asked for.",
         options=(
             Option("where", "text", "only blocks for which this is true", metavar="QUERY"),
             Option("state", "text", "only these states, comma-separated", metavar="STATES"),

@@ -55,8 +55,8 @@ def test_states_are_as_the_program_states_them(here):
     leaked, maybe, both = ask(
         here,
         "blocks list --where 'state == leaked'",
-        "blocks list --where 'reach == maybe-leaked'",
-        "blocks list --count --where 'state in (leaked, maybe-leaked)'",
+        "blocks list --where 'reach == possibly-leaked'",
+        "blocks list --count --where 'state in (leaked, possibly-leaked)'",
     )
     assert {address(row["address"]) for row in leaked["data"]["blocks"]} == stated(here, "leaked")
     assert {address(row["address"]) for row in maybe["data"]["blocks"]} == stated(here, "possibly leaked")
@@ -73,7 +73,7 @@ def test_the_healthy_twin_has_none(stages):
         twin = stages.get(SYSTEM, "leaks", ("--healthy",))
     except Unavailable as reason:
         pytest.skip(str(reason))
-    (answer,) = ask(twin, "blocks list --where 'state in (leaked, maybe-leaked)'")
+    (answer,) = ask(twin, "blocks list --where 'state in (leaked, possibly-leaked)'")
     assert answer["data"]["blocks"] == [] and answer["complete"]
 
 

@@ -80,8 +80,8 @@ STRUCTURES = {
     "breakpoints (list)": "gx breakpoints list",
     "slabskew (raw)": "slabskew stale_cache->array[0]->array --bins 16 --head overflow_list --next overflow_next",
 }
-UNLISTED = ("leaked", "maybe_leaked")  # null without --list and --maybe
-BLOCK_COLUMNS = "reach,refs,type,confidence,thread"
+UNLISTED = ("leaked", "maybe_leaked", "reached_by_offset")  # null without --list and --maybe
+BLOCK_COLUMNS = "reach,reached_by_offset,refs,type,confidence,thread"
 # Asked for a program that leaks.
 LEAKS = {"triage": "triage", "blocks leaks": "blocks leaks --list --maybe"}
 # Asked for who_points.
@@ -233,6 +233,11 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         pytest.skip(str(reason))
     for name, envelope in zip(LEAKS, ask(stage, *LEAKS.values())):
         gathered[name].append(envelope)
+    try:
+        stage = stages.get(Board("core"), "header_offsets")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    gathered["blocks leaks"] += ask(stage, "blocks leaks")
     try:
         stage = stages.get(Board("core"), "who_points")
     except Unavailable as reason:

@@ -35,7 +35,7 @@ F64 = npt.NDArray[np.float64]
 LEAST_BLOCKS = 16
 LEAST_SHARE = 0.1  # of the blocks that no other header explains
 CHANCE = 1e-9  # that chance explains as much, at any of the offsets that occur
-_END = 16  # bytes that malloc may give beyond what was asked for: a pointer there may be one to an end
+_END = 16  # bytes that malloc may give beyond what was asked for: a pointer there, in the second half, may be to an end
 _CANDIDATES = 16  # offsets that are tried, those of most blocks first
 _MOST_PARTS = 64
 _SIZES, _ONE_SIZE = 4, 0.9  # that a header which grows is seen in; none of them has more of its blocks
@@ -197,25 +197,25 @@ def _judge(row: I64, into: U64, size: U64, word: int) -> Sequence[Header]:
 
 def _best(row: I64, into: U64, size: U64, word: int) -> Optional[Header]:
     """Return the header of most blocks that passes all tests, or None."""
-    blocks, chances = _chances(row, size, word)
+    of_words, of_bytes = _chances(row, size, word), _chances(row, size, 1)
+    blocks = np.unique(row)
     offsets, counts = np.unique(into, return_counts=True)
     for at in np.argsort(-counts, kind="stable")[:_CANDIDATES]:
         hit = size[row[into == offsets[at]]]
+        chances = of_bytes if offsets[at] % np.uint64(word) else of_words
         expected = float(chances[size[blocks] > offsets[at]].sum())
-        ends = int(np.count_nonzero(hit - offsets[at] < _END))
+        ends = int(np.count_nonzero((hit - offsets[at] < _END) & (offsets[at] > hit // 2)))
         enough = len(hit) - ends >= max(LEAST_BLOCKS, LEAST_SHARE * len(blocks))
         if enough and _chance(len(hit), len(blocks), expected) * len(offsets) <= CHANCE:
             return Header(int(offsets[at]), 0, len(hit), len(blocks), expected)
     return None
 
 
-def _chances(row: I64, size: U64, word: int) -> Tuple[I64, F64]:
-    """Return the blocks, and of each how likely one of its words but the first is pointed at by chance.
-
-    Other offsets than those of words are rarer: chance gives no more than this.
-    """
+def _chances(row: I64, size: U64, step: int) -> F64:
+    """Return of each block how likely one of its words (``step`` bytes) but the first is pointed at by chance."""
     blocks, pointers = np.unique(row, return_counts=True)
-    return blocks, pointers / np.maximum(size[blocks].astype(np.int64) // word - 1, pointers)
+    chances: F64 = pointers / np.maximum(size[blocks].astype(np.int64) // step - 1, pointers)
+    return chances
 
 
 def _best_part(row: I64, into: U64, size: U64, word: int) -> Optional[Header]:
@@ -224,7 +224,7 @@ def _best_part(row: I64, into: U64, size: U64, word: int) -> Optional[Header]:
     grows = (parts > 1) & (parts <= _MOST_PARTS)
     if not grows.any():
         return None
-    blocks, chances = _chances(row, size, word)
+    blocks, chances = np.unique(row), _chances(row, size, word)
     for part in np.argsort(-np.bincount(parts[grows].astype(np.int64)), kind="stable")[:_CANDIDATES].tolist():
         if part < 2:
             continue

@@ -111,6 +111,11 @@ def test_ends_of_arrays_are_no_header():
     assert headers_of(world) == []
 
 
+def test_short_texts_behind_a_header_are_no_ends():
+    world, _, _ = world_of([3] * 60, sizes=(16, 24))
+    assert headers_of(world) == [(3, 60, 60)]
+
+
 def test_ends_of_arrays_do_not_count_for_a_header_of_the_same_bytes():
     world, _, _ = world_of([80] * 60 + [24] * 40, sizes=(88,))
     assert headers_of(world) == [(24, 40, 100)]
@@ -150,7 +155,7 @@ def test_every_answer_says_so():
     assert [(one.kind, one.into) for one in found.references] == [("global", 16), ("block", 16)]
     steps = paths(reach, places, blocks[0]).data.steps
     assert [(one.kind, one.into, one.interior) for one in steps] == [("global", 16, False)]
-    data = leaks(reach, None, listed=True).data
+    data = leaks(reach, None).data
     assert data.totals.reached_by_offset_blocks == 40 and data.totals.leaked_blocks == 1
     assert [(row.address, row.reached_by_offset) for row in data.reached_by_offset] == [(one, 16) for one in blocks]
     (header,) = data.headers
