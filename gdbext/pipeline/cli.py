@@ -17,7 +17,7 @@ from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_
 from gdbext.pipeline import answer
 from gdbext.pipeline.corefile import read_core
 from gdbext.pipeline.executable import choose_exe, find_running
-from gdbext.pipeline.failures import TimeOutError
+from gdbext.pipeline.failures import GdbFailedError, TimeOutError
 from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, run_gdb
 from gdbext.pipeline.options import Options, mark_quoted, parse
 from gdbext.pipeline.process import check_process, is_stopped, wake
@@ -102,6 +102,10 @@ def _run(words: Sequence[str]) -> int:
             return run.run()
     except GdbextError as error:
         return _fail(options, error)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or (run is not None and run.writing):
+            raise
+        return _fail(options, GdbFailedError(f"no room to work in: {error}", "TMPDIR names the place for it"))
     except KeyboardInterrupt:
         if run is not None and run.writing:
             _tell(f"gdbext: {options.name}: stopped while the answer was written: it may be cut short")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gzip
 import json
@@ -511,6 +512,19 @@ def test_standard_output_that_is_full(program, how):
         process = program.start("triage", "--core", program.core, *how, stdout=full)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 2 and "No space left on device" in err and "Traceback" not in err
+
+
+def test_no_room_to_work_in(monkeypatch, capsys):
+    from gdbext.pipeline import cli
+
+    def full(prefix):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli.tempfile, "TemporaryDirectory", full)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert cli.main(["commands", "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"
 
 
 def test_what_nobody_has_thought_of_is_no_finding(monkeypatch, capsys):
