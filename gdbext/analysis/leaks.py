@@ -16,6 +16,7 @@ from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ROOT_KINDS
 from gdbext.heap.model import Mask
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
+from gdbext.memory import for_each_written
 from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text, grouped, size_text
 
@@ -319,7 +320,9 @@ def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
 
 def _evidence(reach: Reach) -> Iterator[Evidence]:
     roots = reach.marked.roots
-    size, code = (sum(one.size for one in roots.ranges if one.code is kind) for kind in (False, True))
+    memory = reach.target.memory
+    written = [(one.code, piece) for one in roots.ranges for piece in for_each_written(memory, one.start, one.end)]
+    size, code = (sum(end - start for is_code, (start, end) in written if is_code is kind) for kind in (False, True))
     how = f", bits {reach.rules.clear:#x} cleared" if reach.rules.clear else ""
     how += ", as it stands or else XORed with its own address >> 12" if reach.rules.mangled else ""
     looked = f"every aligned word of {size_text(size)} of root memory and of the blocks reached from it{how}"

@@ -104,7 +104,8 @@ def check_swapped(presence: Presence) -> Sequence[Problem]:
     size = presence.swapped.bytes + shared
     if not size:
         return ()
-    message = f"{size_text(size)} of the process is swapped out and was not read; --swapped reads it, into RAM again"
+    how = "--swapped (set gx swapped on) reads it, into RAM again"
+    message = f"{size_text(size)} of the process is swapped out and was not read; {how}"
     return (Problem("swapped-memory", None, message),)
 
 

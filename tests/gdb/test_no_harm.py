@@ -130,8 +130,7 @@ def postgres(folder: Path) -> Iterator[int]:
     if not found:
         pytest.skip("no postgres on this machine (Debian's package postgresql)")
     user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
-    data = folder / "postgres"
-    data.mkdir()
+    data = Path(tempfile.mkdtemp(dir=folder))
     if user:
         shutil.chown(data, "postgres", "postgres")
     subprocess.run([*user, f"{found[-1]}/initdb", "-D", f"{data}/db"], cwd=data, check=True, capture_output=True)
