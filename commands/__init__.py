@@ -405,7 +405,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "anything leaked, and 3 when it is not certain what did.",
         options=(
             Option("list", "flag", "list every leaked block, and every leak root, in text and JSON"),
-            Option("maybe", "flag", "list the possibly leaked blocks too, in text and JSON"),
+            Option("possible", "flag", "list the possibly leaked blocks too, in text and JSON"),
             _CLEAR,
             _MANGLED,
         ),

@@ -13,4 +13,4 @@ def find(context: Any, arguments: Any) -> Report:
     """Return what leaked."""
     reach = read_reach(context, arguments)
     types, problems = find_types(context, reach, leaked=True)
-    return leaks.leaks(reach, types, arguments.flag("list"), arguments.flag("maybe"), problems)
+    return leaks.leaks(reach, types, arguments.flag("list"), arguments.flag("possible"), problems)

@@ -96,7 +96,8 @@ def _evidence(
     if doubts:
         yield f"not certain: {doubts_text(doubts)} cannot be looked at, and what only that points at looks leaked"
     reached = f"{grouped(totals.reached_blocks)} reached from roots"
-    found = f"{grouped(totals.leaked_blocks)} leaked; {reached}, {grouped(totals.maybe_leaked_blocks)} possibly leaked"
+    possibly = f"{grouped(totals.possibly_leaked_blocks)} possibly leaked"
+    found = f"{grouped(totals.leaked_blocks)} leaked; {reached}, {possibly}"
     yield f"of {count_text(totals.blocks, 'block')} in use {found}"
     for row in known[:_MOST]:
         blocks = f"{count_text(row.blocks, 'block')}, {size_text(row.bytes)}"

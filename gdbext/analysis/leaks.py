@@ -36,8 +36,8 @@ class Totals:
     bytes: int = line("bytes", Kind.BYTES)
     reached_blocks: int = line("reached", Kind.COUNT)
     reached_bytes: int = line("reached bytes", Kind.BYTES)
-    maybe_leaked_blocks: int = line("possibly leaked", Kind.COUNT)
-    maybe_leaked_bytes: int = line("possibly leaked bytes", Kind.BYTES)
+    possibly_leaked_blocks: int = line("possibly leaked", Kind.COUNT)
+    possibly_leaked_bytes: int = line("possibly leaked bytes", Kind.BYTES)
     leaked_blocks: int = line("leaked", Kind.COUNT)
     leaked_bytes: int = line("leaked bytes", Kind.BYTES)
     leak_root_blocks: int = line("leak roots", Kind.COUNT)
@@ -109,7 +109,7 @@ class Leaks:
     leak_roots: Rows = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
     by_size: Rows = table("Leaked by size, most bytes first")
     leaked: Optional[Rows] = table(None)
-    maybe_leaked: Optional[Rows] = table(None)
+    possibly_leaked: Optional[Rows] = table(None)
     reached_by_offset: Optional[Rows] = table(None)
 
 
@@ -124,14 +124,14 @@ class ListedLeaks(Leaks):
 class MaybeLeaks(Leaks):
     """As :class:`Leaks`, with every possibly leaked block in the text."""
 
-    maybe_leaked: Optional[Rows] = table("Possibly leaked blocks")
+    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
 class FullLeaks(ListedLeaks):
     """As :class:`Leaks`, with both lists in the text."""
 
-    maybe_leaked: Optional[Rows] = table("Possibly leaked blocks")
+    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class NoLeaks(Leaks):
 class NoLeaksMaybe(NoLeaks):
     """As :class:`NoLeaks`, with every possibly leaked block in the text."""
 
-    maybe_leaked: Optional[Rows] = table("Possibly leaked blocks")
+    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
 
 
 _PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
@@ -188,7 +188,7 @@ def leaks(
             tables.leak_roots(None if listed else LEAK_ROOTS),
             tables.by_size(),
             tables.leaked() if listed else None,
-            tables.maybe_leaked() if maybe else None,
+            tables.possibly_leaked() if maybe else None,
             tables.reached_by_offset() if listed else None,
         ),
         problems,
@@ -224,7 +224,7 @@ def _states(totals: Totals) -> Sequence[StateRow]:
     rows = (
         ("reached", totals.reached_blocks, totals.reached_bytes),
         ("reached: behind a header", totals.reached_by_offset_blocks, totals.reached_by_offset_bytes),
-        ("possibly leaked", totals.maybe_leaked_blocks, totals.maybe_leaked_bytes),
+        ("possibly leaked", totals.possibly_leaked_blocks, totals.possibly_leaked_bytes),
         ("leaked", totals.leaked_blocks, totals.leaked_bytes),
         ("leaked: leak roots", totals.leak_root_blocks, totals.leak_root_bytes),
         ("leaked: indirect", totals.indirect_blocks, totals.indirect_bytes),
@@ -278,7 +278,7 @@ def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
         answer = f"NOT CERTAIN, since {doubts_text(doubts)} cannot be looked at. {answer}"
     elif doubts:
         answer = f"Nothing leaked of what is known; {doubts_text(doubts)} cannot be looked at."
-    if totals.maybe_leaked_blocks:
+    if totals.possibly_leaked_blocks:
         answer += f" {_maybe_text(totals)}"
     return answer
 
@@ -300,9 +300,9 @@ def _split_text(totals: Totals) -> str:
 
 
 def _maybe_text(totals: Totals) -> str:
-    blocks = count_text(totals.maybe_leaked_blocks, "block")
-    size = size_text(totals.maybe_leaked_bytes)
-    be = "is" if totals.maybe_leaked_blocks == 1 else "are"
+    blocks = count_text(totals.possibly_leaked_blocks, "block")
+    size = size_text(totals.possibly_leaked_bytes)
+    be = "is" if totals.possibly_leaked_blocks == 1 else "are"
     return f"{blocks}, {size}, {be} possibly leaked: only interior pointers lead there."
 
 
@@ -314,8 +314,8 @@ def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
         yield f"of {grouped(totals.leak_root_blocks)} leak roots these are the {grouped(LEAK_ROOTS)} that keep most"
     if totals.leaked_blocks and not listed:
         yield "--list shows every leaked block, with its leak root"
-    if totals.maybe_leaked_blocks and not maybe:
-        yield "--maybe shows the possibly leaked ones"
+    if totals.possibly_leaked_blocks and not maybe:
+        yield "--possible shows the possibly leaked ones"
 
 
 def _evidence(reach: Reach) -> Iterator[Evidence]:

@@ -135,7 +135,7 @@ def _notes(reach: Reach, limits: Thresholds) -> Iterator[str]:
     if limits.reached(size):
         blocks = count_text(int(np.count_nonzero(possibly)), "block")
         why = "interior pointers alone lead there, as from containers, headers before objects, or by chance"
-        yield f"{size_text(size)} in {blocks} possibly leaked: {why}. blocks leaks --maybe lists them"
+        yield f"{size_text(size)} in {blocks} possibly leaked: {why}. blocks leaks --possible lists them"
 
 
 def _unexamined(why: str, next: str, evidence: Sequence[Evidence] = ()) -> Beyond:

@@ -127,7 +127,7 @@ class Tables:
         """Return every leaked block, in address order."""
         return Rows(self._leaked_rows, LeakedRow, len(self.groups), reads=0)
 
-    def maybe_leaked(self) -> Rows:
+    def possibly_leaked(self) -> Rows:
         """Return every possibly leaked block, in address order."""
         rows = np.flatnonzero(self.reach.states == MAYBE_REACHED)
         return Rows(lambda: self._maybe_rows(rows), MaybeRow, len(rows), reads=_HINTS)

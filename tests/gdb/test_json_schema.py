@@ -80,10 +80,10 @@ STRUCTURES = {
     "breakpoints (list)": "gx breakpoints list",
     "slabskew (raw)": "slabskew stale_cache->array[0]->array --bins 16 --head overflow_list --next overflow_next",
 }
-UNLISTED = ("leaked", "maybe_leaked", "reached_by_offset")  # null without --list and --maybe
+UNLISTED = ("leaked", "possibly_leaked", "reached_by_offset")  # null without --list and --possible
 BLOCK_COLUMNS = "reach,reached_by_offset,refs,type,confidence,thread"
 # Asked for a program that leaks.
-LEAKS = {"triage": "triage", "blocks leaks": "blocks leaks --list --maybe"}
+LEAKS = {"triage": "triage", "blocks leaks": "blocks leaks --list --possible"}
 # Asked for who_points.
 POINTERS = {
     "blocks refs": "blocks refs {chain[2]} --depth 3",
@@ -134,10 +134,10 @@ PROMISED = {
     "lockwait": "threads[].lwp threads[].tid threads[].state threads[].primitive threads[].confidence threads[].lock"
     " threads[].owner locks[].waiters locks[].word locks[].holder_candidates[].places locks[].holder_position"
     " cycles[][]",
-    "blocks leaks": "totals.reached_blocks totals.maybe_leaked_blocks totals.leaked_blocks totals.leaked_bytes"
+    "blocks leaks": "totals.reached_blocks totals.possibly_leaked_blocks totals.leaked_blocks totals.leaked_bytes"
     " totals.leak_root_blocks totals.indirect_blocks missing[].what roots[].kind roots[].pointers by_type[].type"
     " by_type[].kept_bytes by_size[].size by_size[].blocks leak_roots[].address leak_roots[].kept_bytes"
-    " leaked[].address leaked[].state leaked[].leak_root maybe_leaked[].address",
+    " leaked[].address leaked[].state leaked[].leak_root possibly_leaked[].address",
     "blocks refs": "block reach pointers interior references[].kind references[].address references[].place"
     " stale_references[].address",
     "blocks path": "from_root kept_by steps[].kind steps[].address steps[].to steps[].place",

@@ -17,7 +17,7 @@ from tests.support.glibcs import Unavailable
 from tests.support.jestages import JeBoard
 from tests.support.truth import address
 
-LEAKS = "blocks leaks --list --maybe"
+LEAKS = "blocks leaks --list --possible"
 LOW, HIGH = 0x7, 0xFF << 56
 HARMLESS = ("absent-file", "no-build-id", "types-without-debug-info")
 SYSTEM = Board("core", "debug", "system")
@@ -49,15 +49,15 @@ def check(truth, answer, clear=0, known=()):
     names = {address(one["address"]): one["name"] for one in truth.details["blocks"]}
     said = {address(row["address"]): row["state"] for row in data["leaked"]}
     assert {names.get(at, hex(at)): role for at, role in said.items()} == named(names, leaked)
-    said = {address(row["address"]): row["size"] for row in data["maybe_leaked"]}
+    said = {address(row["address"]): row["size"] for row in data["possibly_leaked"]}
     own = {at for at, size in said.items() if any(at <= inside < at + size for inside in known)}
     assert {names.get(at, (hex(at), said[at])) for at in said.keys() - own} == {names[at] for at in maybe}
     assert len(own) == len(known)
     sizes = {address(one["address"]): one["usable"] for one in truth.details["blocks"]}
     sizes.update((at, said[at]) for at in own)
     maybe |= own
-    assert all(row["size"] == sizes[address(row["address"])] for row in data["leaked"] + data["maybe_leaked"])
-    assert totals["leaked_blocks"] == len(leaked) and totals["maybe_leaked_blocks"] == len(maybe)
+    assert all(row["size"] == sizes[address(row["address"])] for row in data["leaked"] + data["possibly_leaked"])
+    assert totals["leaked_blocks"] == len(leaked) and totals["possibly_leaked_blocks"] == len(maybe)
     assert totals["leaked_bytes"] == sum(sizes[at] for at in leaked)
     assert totals["leak_root_blocks"] == list(leaked.values()).count("leak root")
     assert totals["reached_blocks"] == totals["blocks"] - len(leaked) - len(maybe)
@@ -69,7 +69,7 @@ def named(names, roles):
 
 def there(answer, addresses):
     """Which of the addresses are in any list."""
-    listed = {address(row["address"]) for row in answer["data"]["leaked"] + answer["data"]["maybe_leaked"]}
+    listed = {address(row["address"]) for row in answer["data"]["leaked"] + answer["data"]["possibly_leaked"]}
     return listed & set(addresses)
 
 
@@ -84,7 +84,7 @@ def test_each_block_has_its_state(stage, board, twin):
     check(here.truth, answer)
     data = answer["data"]
     if twin == "healthy":
-        assert data["leaked"] == data["maybe_leaked"] == data["leak_roots"] == []
+        assert data["leaked"] == data["possibly_leaked"] == data["leak_roots"] == []
         return
     cached = [address(one) for one in here.truth.details["cached"]]
     assert len(cached) == 3 and not there(answer, cached)
@@ -152,8 +152,8 @@ def test_the_tree_of_old_environments_has_a_colour_in_its_pointers(stage, board)
     plain, cleared = ask(here, LEAKS, f"{LEAKS} --clear 1")
     assert plain["data"]["leaked"] == [] and plain["data"]["missing"] == []
     nodes_and_values = {24, 40}
-    assert {row["size"] for row in plain["data"]["maybe_leaked"]} <= nodes_and_values
-    assert plain["data"]["maybe_leaked"]
+    assert {row["size"] for row in plain["data"]["possibly_leaked"]} <= nodes_and_values
+    assert plain["data"]["possibly_leaked"]
     check(here.truth, cleared, 1)
 
 

@@ -26,7 +26,7 @@ def staged(stages, target, *arguments, **how):
 
 def listed(answer):
     """The names that are no addresses yet: addresses of all that is in a list."""
-    return {address(row["address"]) for row in answer["data"]["leaked"] + answer["data"]["maybe_leaked"]}
+    return {address(row["address"]) for row in answer["data"]["leaked"] + answer["data"]["possibly_leaked"]}
 
 
 BOARDS = [*(("core", mask) for mask in FILTERS), ("gcore", 0x00), ("gcore", 0x31)]

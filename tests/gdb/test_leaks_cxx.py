@@ -28,7 +28,7 @@ def test_objects_and_containers(stages, target, info, twin):
         assert any(root.startswith("static table_held of ") for root in roots) and "_Z" not in "".join(roots)
     data = answer["data"]
     blocks = here.truth.details["blocks"]
-    assert bool(data["leaked"]) == bool(data["maybe_leaked"]) == (twin == "leaking")
+    assert bool(data["leaked"]) == bool(data["possibly_leaked"]) == (twin == "leaking")
     for container in ("list", "map", "table", "vector", "shared cycle", "deque") if twin == "leaking" else ():
         assert kept_by(data, blocks, container) == [sum(is_of(one, container) for one in blocks)], container
 

@@ -11,7 +11,7 @@ from tests.support.glibcs import Unavailable
 from tests.support.truth import address
 
 CORE, LIVE = Board("core", "debug", "system"), Board("attach", "bare", "system")
-LEAKS = "blocks leaks --list --maybe"
+LEAKS = "blocks leaks --list --possible"
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def test_the_healthy_twin(tmp_path):
     check_vectors(others)
 
 
-def test_the_tree_of_environments_is_maybe_leaked_there_too(tmp_path, stages):
+def test_the_tree_of_environments_is_possibly_leaked_there_too(tmp_path, stages):
     """By the same count: the tree's form follows from the texts in it."""
     _, said, others = check(built("leaks"), ["--modes", "environment"], tmp_path)
     assert said == {} and {kind for kind, _ in others.values()} == {"possible"}
@@ -169,7 +169,7 @@ def test_the_tree_of_environments_is_maybe_leaked_there_too(tmp_path, stages):
     except Unavailable as reason:
         pytest.skip(str(reason))
     totals = here.gdbext("blocks leaks")["data"]["totals"]
-    assert totals["maybe_leaked_blocks"] == len(others) and totals["leaked_blocks"] == 0
+    assert totals["possibly_leaked_blocks"] == len(others) and totals["leaked_blocks"] == 0
 
 
 def test_objects_and_containers(tmp_path):

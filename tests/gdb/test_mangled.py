@@ -10,7 +10,7 @@ from tests.support.glibcs import Unavailable
 from tests.support.truth import address
 
 BOARD = Board("core", "debug", "system")
-LEAKS = "blocks leaks --list --maybe"
+LEAKS = "blocks leaks --list --possible"
 WAYS = {LEAKS: "plain", f"{LEAKS} --mangled": "mangled", f"{LEAKS} --mangled --clear 0x7": "cleared"}
 
 
@@ -35,7 +35,7 @@ def held(here, answer, way):
     listed = {one["address"]: one["usable"] for one in blocks if one[way] == "leaked"}
     assert answer["complete"] and {row["address"]: row["size"] for row in answer["data"]["leaked"]} == listed
     maybe = {one["address"] for one in blocks if one[way] == "possibly leaked"}
-    assert {row["address"] for row in answer["data"]["maybe_leaked"]} == maybe
+    assert {row["address"] for row in answer["data"]["possibly_leaked"]} == maybe
     roles = {one["address"]: one["role" if way == "plain" else "mangled_role"] for one in blocks}
     assert all(row["state"] == roles[row["address"]] for row in answer["data"]["leaked"])
 
@@ -55,7 +55,7 @@ def test_the_healthy_twin_has_lost_nothing(staged):
     plain, mangled, cleared = ask(here, *WAYS)
     held(here, plain, "plain")
     assert plain["data"]["leaked"] and mangled["data"]["leaked"] == cleared["data"]["leaked"] == []
-    assert mangled["data"]["maybe_leaked"] == cleared["data"]["maybe_leaked"] == []
+    assert mangled["data"]["possibly_leaked"] == cleared["data"]["possibly_leaked"] == []
 
 
 def test_mangled_pointers_are_told_as_such(staged):

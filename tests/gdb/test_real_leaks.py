@@ -29,7 +29,7 @@ from tests.support.truth import address
 pytestmark = pytest.mark.slow
 __all__ = ("_may_attach",)
 
-LEAKS = "blocks leaks --list --maybe --limit 0"
+LEAKS = "blocks leaks --list --possible --limit 0"
 MOST_LEAKED = 0.01  # of blocks
 COMMON = ("types-without-debug-info",)
 
@@ -85,7 +85,7 @@ def check(name, answers):
     if name in NONE_LEAKED:
         assert totals["leaked_blocks"] == 0
     if name in NONE_MAYBE:
-        assert totals["maybe_leaked_blocks"] == 0
+        assert totals["possibly_leaked_blocks"] == 0
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -119,7 +119,7 @@ def test_pointers_into_the_middle_of_leaked_blocks_count(leaky):
     assert kept == {"a": (2, 64, 0)}
 
 
-def test_maybe_leaked_blocks_are_no_leaks_and_lead_to_none(leaky):
+def test_possibly_leaked_blocks_are_no_leaks_and_lead_to_none(leaky):
     world = leaky("abc")
     world.put(DATA, world.at["a"] + 8)
     world.link("a", "b")

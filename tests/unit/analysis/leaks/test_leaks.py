@@ -63,7 +63,7 @@ def test_everything_in_one_report():
     assert answer["totals"] == {
         "blocks": 11, "bytes": 7 * 56 + 4 * 120,
         "reached_blocks": 1, "reached_bytes": 56,
-        "maybe_leaked_blocks": 1, "maybe_leaked_bytes": 56,
+        "possibly_leaked_blocks": 1, "possibly_leaked_bytes": 56,
         "leaked_blocks": 9, "leaked_bytes": 5 * 56 + 4 * 120,
         "leak_root_blocks": 5, "leak_root_bytes": 2 * 56 + 3 * 120,
         "indirect_blocks": 4, "indirect_bytes": 3 * 56 + 120,
@@ -97,7 +97,7 @@ def test_everything_in_one_report():
     assert listed[f"{at[5]:#x}"] == ("leak root", f"{at[5]:#x}", "Session", "high")
     assert listed[f"{at[6]:#x}"] == ("cycle", f"{at[5]:#x}", "unknown", None)
     assert listed[f"{at[9]:#x}"] == ("indirect", None, "unknown", None)
-    assert [(row["address"], row["size"]) for row in answer["maybe_leaked"]] == [(f"{at[1]:#x}", 56)]
+    assert [(row["address"], row["size"]) for row in answer["possibly_leaked"]] == [(f"{at[1]:#x}", 56)]
 
 
 def test_text_fits_and_has_the_lists_that_are_asked_for():
@@ -108,7 +108,7 @@ def test_text_fits_and_has_the_lists_that_are_asked_for():
     assert "Leaked: 9 blocks, 760 B: 5 leak roots, and 4 blocks that only leaked blocks lead to." in told
     assert "1 block, 56 B, is possibly leaked: only interior pointers lead there." in told
     assert "several leak roots lead to 1 block, 120 B: counted as kept by none of them" in page
-    assert "--list shows every leaked block" in page and "--maybe shows the possibly leaked ones" in page
+    assert "--list shows every leaked block" in page and "--possible shows the possibly leaked ones" in page
     assert "Leaked blocks:" not in page and "Possibly leaked blocks:" not in page
     full = shown(leaks(reach, None, listed=True, maybe=True))
     assert f"{at[9]:#x}   120  indirect   several" in full
@@ -124,7 +124,7 @@ def test_limit_bounds_tables_and_no_figure():
     answer, _ = data(leaks(reach, None, listed=True), limit=1)
     assert len(answer["leaked"]) == len(answer["leak_roots"]) == 1
     assert answer["totals"]["leaked_blocks"] == 9
-    assert answer["maybe_leaked"] is None
+    assert answer["possibly_leaked"] is None
     assert answer["by_type"] is None
 
 

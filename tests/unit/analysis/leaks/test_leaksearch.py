@@ -125,7 +125,7 @@ def test_much_that_possibly_leaked_is_a_note():
     (note,) = look(world).notes
     assert note == (
         "384 B in 6 blocks possibly leaked: interior pointers alone lead there, as from containers, headers before "
-        "objects, or by chance. blocks leaks --maybe lists them"
+        "objects, or by chance. blocks leaks --possible lists them"
     )
     assert look(world).complete and not look(world, {}).notes
 
