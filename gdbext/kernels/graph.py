@@ -6,13 +6,13 @@ The definition that a native version must equal. Nothing here recurses: a list m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.kernels.chains import Span
-from gdbext.kernels.pointers import REACHED, U8, U32, U64, BlockIndex, Hits, Mask, PointerRules, scan_pointers
+from gdbext.kernels.pointers import REACHED, U8, U32, U64, BlockIndex, Hits, Mask, PointerRules, hits_from_blocks
 
 NONE = 0xFFFF_FFFF  # no row, no node
 ROOT = 0xFFFF_FFFE  # a root, as what points at a block
@@ -73,25 +73,13 @@ def block_edges(
     """
     if len(live) != len(index):
         raise ValueError("a mark is needed for every block")
-    source, hits = _hits_from_blocks(spans, index, rules, live)
+    source, hits = hits_from_blocks(spans, index, rules, live)
     kept = _chosen(source, hits)
     if most is not None and len(kept) > most:
         raise TooManyEdges(f"{len(kept)} edges, of which {most} were asked for")
     counts = np.bincount(source[kept], minlength=len(index)).astype(np.uint64)
     first = np.concatenate((np.zeros(1, np.uint64), np.cumsum(counts, dtype=np.uint64)))
     return Edges(first, hits.row[kept], hits.interior[kept])
-
-
-def _hits_from_blocks(
-    spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask
-) -> Tuple[I64, Hits]:
-    """Return the words that lie in a live block and point into another, and the rows of the former."""
-    hits = scan_pointers(spans, index, rules, live)
-    source = index.find(hits.place)
-    size, ahead = index.size[source], hits.place - index.address[source]
-    whole = (size >= np.uint64(rules.word)) & (ahead <= size - np.uint64(rules.word))
-    kept = (source >= 0) & whole & (source != hits.row) & live[source]
-    return source[kept], Hits(hits.place[kept], hits.row[kept], hits.interior[kept])
 
 
 def _chosen(source: I64, hits: Hits) -> I64:

@@ -27,6 +27,8 @@ MOST_HEADERS = 8  # as in native/src/scan.rs
 MOST_HITS = 1 << 20  # of one mebibyte: all
 _AT_ONCE = 1 << 17  # words
 _PIECE = 1 << 20  # bytes of which ``most`` is meant
+_ROUNDS = 256  # of many blocks each; what leads on after so many is a list, or like one
+_STEP = 1 << 16  # blocks between two questions whether to go on
 _ALL = (1 << 64) - 1
 _GIVEN, _GIVEN_PART = np.uint64(16), np.uint64(32)  # bytes; and of large blocks, which are whole pages
 _MANGLING = np.uint64(12)  # glibc's PROTECT_PTR (malloc/malloc.c): a link's own address, shifted so
@@ -225,11 +227,48 @@ def mark_blocks(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, l
     :param roots: the state that roots give each block at once.
     """
     states = np.where(live, np.minimum(roots, REACHED), NOT_REACHED).astype(np.uint8)
+    edges: Optional[Tuple[I64, Hits]] = None
     for level in (REACHED, MAYBE_REACHED):
         open_ = np.flatnonzero(states == level)
-        while len(open_):
-            open_ = _raise_from(spans, index, rules, (live, states), open_, level)
+        for _ in range(_ROUNDS):
+            if len(open_):
+                open_ = _raise_from(spans, index, rules, (live, states), open_, level)
+        if len(open_):
+            edges = edges or hits_from_blocks(spans, index, rules, live)
+            _raise_along(*edges, states, open_, level)
     return states
+
+
+def hits_from_blocks(
+    spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask
+) -> Tuple[I64, Hits]:
+    """Return the words that lie in a live block and point into another, and the rows of the former."""
+    hits = scan_pointers(spans, index, rules, live)
+    source = index.find(hits.place)
+    size, ahead = index.size[source], hits.place - index.address[source]
+    whole = (size >= np.uint64(rules.word)) & (ahead <= size - np.uint64(rules.word))
+    kept = (source >= 0) & whole & (source != hits.row) & live[source]
+    return source[kept], Hits(hits.place[kept], hits.row[kept], hits.interior[kept])
+
+
+def _raise_along(source: I64, hits: Hits, states: U8, rows: I64, level: int) -> None:
+    """Raise the states of all that some rows lead to, one at a time: a list would take a round a node."""
+    kept = np.flatnonzero(~hits.interior) if level == REACHED else np.arange(len(hits))
+    kept = kept[np.argsort(source[kept], kind="stable")]
+    first = np.searchsorted(source[kept], np.arange(len(states) + 1)).data
+    to, seen = hits.row[kept].data, bytearray(states >= level)
+    queue = rows.tolist()
+    for done, row in enumerate(queue):
+        if done % _STEP == 0:
+            check()
+        for target in to[first[row] : first[row + 1]].tolist():
+            if not seen[target]:
+                seen[target] = 1
+                queue.append(target)
+    states[queue] = level
+    if level == REACHED:
+        held = hits.row[hits.interior & (states[source] == REACHED)]
+        states[held] = np.maximum(states[held], MAYBE_REACHED)
 
 
 def _raise_from(

@@ -259,6 +259,25 @@ def test_marks(graph, data):
     roots = np.array(data.draw(st.lists(st.sampled_from([0, 0, 0, 1, 2]), **rows)), np.uint8)
     found = KERNELS.mark_blocks(spans, index, rules, live, roots)
     assert found.tolist() == pointers.mark_blocks(spans, index, rules, live, roots).tolist()
+    rounds = data.draw(st.integers(0, 3))
+    with pytest.MonkeyPatch.context() as patch:  # the rest is followed block by block
+        patch.setattr(pointers, "_ROUNDS", rounds)
+        assert found.tolist() == pointers.mark_blocks(spans, index, rules, live, roots).tolist()
+
+
+def test_a_long_list_is_marked_without_a_round_a_node():
+    count = 1 << 18
+    nodes = np.arange(count, dtype=np.uint64) * np.uint64(16) + np.uint64(BASE)
+    words = np.zeros((count, 2), np.uint64)
+    words[:-1, 0] = nodes[1:]
+    index, live = BlockIndex(nodes, np.full(count, 16, np.uint64)), np.ones(count, np.bool_)
+    roots = np.zeros(count, np.uint8)
+    roots[0] = pointers.MAYBE_REACHED
+    states = pointers.mark_blocks([(BASE, words.tobytes())], index, PointerRules(8), live, roots)
+    assert (states == pointers.MAYBE_REACHED).all()
+    roots[count // 2] = pointers.REACHED
+    states = pointers.mark_blocks([(BASE, words.tobytes())], index, PointerRules(8), live, roots)
+    assert states.tolist() == [pointers.MAYBE_REACHED] * (count // 2) + [pointers.REACHED] * (count // 2)
 
 
 # -- what the library refuses, and who chooses ---------------------------------------------------------
