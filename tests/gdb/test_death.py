@@ -96,9 +96,10 @@ def triages(program, cores, *before):
     output = gdbrun.run_gdb([*before, str(program), *gdbrun.load_pack(), *words])
     pages = re.findall(r"^>>>$(.*?)^<<<$", output.out, re.MULTILINE | re.DOTALL)
     assert len(pages) == len(cores), output
+    sections = [re.findall(r"^died.*?^$", page, re.MULTILINE | re.DOTALL) for page in pages]
     return [
-        (" ".join(page.split("\n\n")[0].split()), json.loads(core.with_suffix(".json").read_text())["data"]["died"])
-        for core, page in zip(cores, pages)
+        (" ".join(" ".join(section).split()), json.loads(core.with_suffix(".json").read_text())["data"]["died"])
+        for core, section in zip(cores, sections)
     ]
 
 
@@ -124,7 +125,7 @@ def test_why_it_died(dead, pages, way):
     text, died = pages[way]
     assert died["signal"] == signal_name and died["stopped"] is False
     summary = f"{signal_name} in thread {died['thread']}: "
-    assert re.search(f"died: {re.escape(summary)}{said} in: ", text), text
+    assert re.search(f"^died {re.escape(summary)}{said} \\S", text), text
     here = f"deaths.cc:{line_of('overflow' if way == 'overflow-of-main' else way)} "
     assert any(frame.startswith(here + function) for frame in died["frames"]), died
     assert died["frames"][0].startswith(here + function) or not function
@@ -141,7 +142,7 @@ def test_without_debug_info_the_words_stay(dead, tmp_path):
     ways = ("null", "free", "throw", "smash")
     options = ["-iex", "set debug-file-directory /nonexistent"]
     for way, (text, died) in zip(ways, triages(stripped, [cores[way][1] for way in ways], *options)):
-        assert re.search(f"died: {WAYS[way][0]} in thread 1: {WAYS[way][2]} in: ", text), text
+        assert re.search(f"^died {WAYS[way][0]} in thread 1: {WAYS[way][2]} deaths", text), text
         assert re.match(r"deaths\+0x[0-9a-f]+$", died["frames"][0]), died
 
 
@@ -159,7 +160,7 @@ def test_a_healthy_process_has_not_died_and_one_that_is_killed_has(dead, tmp_pat
         assert died is None and "died" not in text
         process.send_signal(signal.SIGQUIT)
         ((text, died),) = triages(program, [core_in(tmp_path / "alive", process)])
-        assert f"SIGQUIT in thread 1: sent by process {os.getpid()}, user {os.getuid()} in: " in text
+        assert f"SIGQUIT in thread 1: sent by process {os.getpid()}, user {os.getuid()} " in text
         assert any(frame.startswith(f"deaths.cc:{line_of('outside')} die_outside") for frame in died["frames"])
     finally:
         process.kill()

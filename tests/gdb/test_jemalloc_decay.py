@@ -267,7 +267,7 @@ def test_slabs_that_stay_for_little_are_told(jestages, version):
     freed = (details["count"] - details["live"]) * details["size"]
     assert finding.kind == "fragmentation" and finding.bytes is not None
     assert 0.99 * freed < finding.bytes <= freed + (1 << 16)
-    assert "regions of 160: " in finding.evidence[0] and "6 % of their regions in use" in finding.evidence[0]
+    assert "regions of 160: " in finding.evidence[0] and "6.3 % of their regions in use" in finding.evidence[0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -237,7 +237,7 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         stage = stages.get(Board("core"), "header_offsets")
     except Unavailable as reason:
         pytest.skip(str(reason))
-    gathered["blocks leaks"] += ask(stage, "blocks leaks")
+    gathered["blocks leaks"] += ask(stage, "blocks leaks --list")
     try:
         stage = stages.get(Board("core"), "who_points")
     except Unavailable as reason:

@@ -245,7 +245,7 @@ def test_text_json_and_status_agree(core, tmp_path, status):
     assert (done.returncode, document["status"]) == (status, status)
     assert document["findings"] is (status == 1)
     assert document["complete"] is (status in (0, 1))
-    assert done.stdout.startswith("INCOMPLETE") is (status == 3)
+    assert done.stdout.startswith("not complete: ") is (status == 3)
     if status == 1:
         totals = document["data"]["totals"]
         assert f"Leaked: {totals['leaked_blocks']} blocks" in done.stdout.replace("\xa0", " ").replace(" 000", "000")

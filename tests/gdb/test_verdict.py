@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -72,7 +73,7 @@ def triage(folder, *options, before=()):
     for command in (*before, f"triage --json={file}", "triage"):
         arguments += ["-ex", command]
     output = gdbrun.run_gdb(arguments, cwd=folder)
-    verdict = next(line.partition(":")[2].strip() for line in output.out.splitlines() if line.startswith("verdict:"))
+    verdict = " ".join(re.search(r"^\S+ · .*\n((?:.+\n)+)", output.out, re.MULTILINE)[1].split())
     return gdbrun.read_envelope(file, output), verdict
 
 

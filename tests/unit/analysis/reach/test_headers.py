@@ -155,7 +155,7 @@ def test_every_answer_says_so():
     assert [(one.kind, one.into) for one in found.references] == [("global", 16), ("block", 16)]
     steps = paths(reach, places, blocks[0]).data.steps
     assert [(one.kind, one.into, one.interior) for one in steps] == [("global", 16, False)]
-    data = leaks(reach, None).data
+    data = leaks(reach, None, listed=True).data
     assert data.totals.reached_by_offset_blocks == 40 and data.totals.leaked_blocks == 1
     assert [(row.address, row.reached_by_offset) for row in data.reached_by_offset] == [(one, 16) for one in blocks]
     (header,) = data.headers
