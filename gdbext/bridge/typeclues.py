@@ -21,6 +21,7 @@ from gdbext.target import Target
 _LOCALS = 0.3  # share of what may be examined that is kept for them
 _FRAMES = 32  # of one thread
 _DEPTH = 16
+_UNKNOWN = 64  # statics of functions that gdb knows none of: a file without debug info, where each costs milliseconds
 
 _TOO_LONG = "types-cut-short"
 _NO_DEBUG_INFO = "types-without-debug-info"
@@ -84,22 +85,18 @@ class GdbClues:
     def _in_functions(self, seen: "set[int]", bound: Bound) -> Iterator[TypedPlace]:
         """Iterate over static variables of functions of C++, which gdb finds by both names only."""
         for objfile in discover.own_files():
+            known, unknown = False, 0
             for one in minimal.data_symbols(objfile):
                 if not bound.take():
                     self._cut("variables")
                     return
                 function, _, name = one.name.rpartition("::")
-                if function and one.address not in seen:
-                    yield from self._static(function, name, one.address)
-
-    def _static(self, function: str, name: str, address: int) -> Iterator[TypedPlace]:
-        try:
-            pointer = gdb.parse_and_eval(f"&'{function}'::{name}")
-        except gdb.error:  # no debug info, or no function
-            return
-        kind = pointer.type.strip_typedefs()
-        if kind.code == gdb.TYPE_CODE_PTR and int(pointer) == address and self._is_worth(kind.target()):
-            yield TypedPlace(address, type_of(kind.target()))
+                if not function or one.address in seen or unknown > _UNKNOWN and not known:
+                    continue
+                kind = _find_static(function, name, one.address)
+                known, unknown = known or kind is not None, unknown + 1
+                if kind is not None and self._is_worth(kind):
+                    yield TypedPlace(one.address, type_of(kind))
 
     def _of_symbol(self, symbol: gdb.Symbol) -> Iterator[TypedPlace]:
         if symbol.type is None or not self._is_worth(symbol.type):
@@ -156,6 +153,16 @@ class GdbClues:
     def _cut(self, what: str) -> None:
         message = f"not all {what} were examined (set gx type-search-variables {self._most}): types may be missing"
         self._problems.append(Problem(_TOO_LONG, None, message))
+
+
+def _find_static(function: str, name: str, address: int) -> Optional[gdb.Type]:
+    """Return the type of a function's static variable, or None: no debug info, no function, another variable."""
+    try:
+        pointer = gdb.parse_and_eval(f"&'{function}'::{name}")
+    except gdb.error:
+        return None
+    kind = pointer.type.strip_typedefs()
+    return kind.target() if kind.code == gdb.TYPE_CODE_PTR and int(pointer) == address else None
 
 
 def _has_debug_info() -> bool:
