@@ -117,7 +117,19 @@ def staged(stages, board, program, *arguments, **how):
 @pytest.mark.parametrize("target", ("core", "attach"))
 @pytest.mark.parametrize("twin", ((), ("--healthy",)))
 def test_a_program_of_32_bits(stages, target, twin):
-    here = staged(stages, Board(target, "debug", "system"), "leaks", *twin, variant="i386")
+    """Text of the environment, a canary, a guard may be an address there: one process in 200 has such a word.
+
+    It points into a block, which is then possibly leaked, as it should be. A second process has other addresses.
+    """
+    try:
+        check_32_bits(stages, target, twin, attempt="first")
+    except AssertionError:
+        check_32_bits(stages, target, twin, attempt="second")
+
+
+def check_32_bits(stages, target, twin, attempt):
+    board, environment = Board(target, "debug", "system"), {"ATTEMPT": attempt}
+    here = staged(stages, board, "leaks", *twin, variant="i386", environment=environment)
     assert here.truth.raw["word"] == 4
     tags = 0x3  # the third bit is a part of addresses there
     plain, cleared = ask(here, LEAKS, f"{LEAKS} --clear {tags:#x}")
