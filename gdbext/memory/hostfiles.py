@@ -102,25 +102,34 @@ class HostFiles:
 
 def _examine(path: str) -> Optional[tuple[Optional[str], os.stat_result]]:
     # build-id and size of a regular file; None when there is none that may be opened
-    if path.startswith(_FORBIDDEN):
-        return None
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    descriptor = None if path.startswith(_FORBIDDEN) else open_regular(path)
+    if descriptor is None:
         return None
     try:
         facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size == 0:
+        if facts.st_size == 0:
             return None
-        return find_file_build_id(lambda offset, size: _pread(descriptor, offset, size)), facts
+        return find_file_build_id(lambda offset, size: pread(descriptor, offset, size)), facts
     except OSError:
         return None
     finally:
         os.close(descriptor)
 
 
-def _pread(descriptor: int, offset: int, size: int) -> bytes:
-    # offsets from hostile headers may be beyond what the kernel takes
+def open_regular(path: str) -> Optional[int]:
+    """Open a regular file without waiting for it; None for anything else, and where it may not be opened."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def pread(descriptor: int, offset: int, size: int) -> bytes:
+    """Read from a file; nothing where a hostile header's offset is beyond what the kernel takes."""
     return os.pread(descriptor, size, offset) if offset < 1 << 62 else b""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import weakref
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.errors import GdbextError
 from gdbext.memory import Buffer
 from gdbext.memory.elf import find_file_build_id, find_image
+from gdbext.memory.hostfiles import open_regular, pread
 from gdbext.memory.mappings import PAGE, Mapping, read_proc
 
 Reader = Callable[[int, int], Buffer]
@@ -71,7 +71,7 @@ class MappedFiles:
 
     def _find(self, mapping: Mapping) -> Optional[int]:
         for path in self._candidates(mapping):
-            descriptor = _open(path)
+            descriptor = open_regular(path)
             if descriptor is None:
                 continue
             if self._is_same(descriptor, mapping):
@@ -92,7 +92,7 @@ class MappedFiles:
         if (device, facts.st_ino) == (mapping.device, mapping.inode):
             return True
         wanted = None if mapping.shared else self._find_build_id(mapping.name)
-        return wanted is not None and wanted == find_file_build_id(lambda at, size: _pread(descriptor, at, size))
+        return wanted is not None and wanted == find_file_build_id(lambda at, size: pread(descriptor, at, size))
 
     def _find_build_id(self, name: str) -> Optional[str]:
         first = next((one for one in self._mappings if one.name == name and not one.offset), None)
@@ -128,21 +128,3 @@ def _held(folder: str, name: str) -> Iterator[str]:
                 yield link
         except OSError:
             continue
-
-
-def _open(path: str) -> Optional[int]:
-    """Open a regular file; None for anything else."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _pread(descriptor: int, offset: int, size: int) -> bytes:
-    return os.pread(descriptor, size, offset) if offset < 1 << 62 else b""

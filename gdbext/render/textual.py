@@ -23,8 +23,8 @@ _NOT_COMPLETE = "not complete: "
 # Kinds of problems that make an answer incomplete; others may stand beside them.
 _REASONS = frozenset(
     (
-        "interrupted", "not-examined", "absent-memory", "truncated-core", "filtered-core", "damaged-core",
-        "no-mappings", "no-main-arena",
+        "interrupted", "not-examined", "not-searched", "time-limit", "unknown-allocator", "absent-memory",
+        "swapped-memory", "truncated-core", "filtered-core", "damaged-core", "no-mappings", "no-main-arena",
     )
 )  # fmt: skip
 _SEVERITIES = list(Severity)

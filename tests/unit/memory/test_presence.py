@@ -212,7 +212,7 @@ def test_files_on_the_network_and_of_other_programs_are_not_opened(child, monkey
     mounts = [("/", "ext4"), ("/mnt", "fuse.sshfs"), ("/mnt/local", "xfs"), ("/net/a", "nfs4")]
     monkeypatch.setattr(mappedfiles, "_mounts", lambda pid: mounts)
     opened = []
-    monkeypatch.setattr(mappedfiles, "_open", lambda path: opened.append(path))
+    monkeypatch.setattr(mappedfiles, "open_regular", lambda path: opened.append(path))
     for name in ("/mnt/x", "/net/a/b/c", "/mnt/local/x", "/usr/lib/x", "/mnt2/x"):
         mapping = Mapping(0x1000, 0x2000, name, inode=7)
         assert MappedFiles(child[0], [mapping], None).find(mapping) is None

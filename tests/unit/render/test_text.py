@@ -85,6 +85,8 @@ def test_what_is_not_complete_comes_first_with_its_reason():
     both = [Problem("absent-memory", 1, word) for word in ("this", "that")]
     more = Report(None, problems=[Problem("wrong-debug-info", None, "builds"), *both], complete=False)
     assert text_of(more).startswith("not complete: this, and 1 more reason below; ")
+    unknown = Report(None, problems=[Problem("unknown-allocator", None, "28 MiB of memory")], complete=False)
+    assert text_of(unknown).startswith("not complete: 28 MiB of memory; ")
     damage = Report(None, problems=[Problem("chunk-size", None, "bad size", True)], complete=False)
     assert text_of(damage).startswith("not complete: not everything was read; ")
 
