@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.abi import X86_64
-from gdbext.analysis import blocks, listing, place
-from gdbext.analysis.contents import pointer_namer
-from gdbext.analysis.listing import Filters
-from gdbext.analysis.tally import tally
+from gdbext.analysis.blocks import listing, place, summary
+from gdbext.analysis.blocks.contents import pointer_namer
+from gdbext.analysis.blocks.listing import Filters
+from gdbext.analysis.blocks.sums import tally
 from gdbext.errors import GdbextError, NoHeapError, UsageError
 from gdbext.heap.model import FREE_STATES, USED_STATES, Arena, Blocks, Heap, Span, State
 from gdbext.memory import Region
@@ -43,7 +43,7 @@ def test_summary_partitions_all_blocks(maker):
     maker.span(START, [(100, kind) for kind in KINDS])
     maker.span(0x7F0000, [(200_000, State.MMAPPED)], "mmapped")
     maker.span(0x80000, [(50, State.FENCEPOST)])
-    data = json_of(blocks.summary([maker.heap()]))
+    data = json_of(summary.summary([maker.heap()]))
     assert data["totals"] == {
         "used_blocks": 3,
         "used_bytes": 2 * 104 + 200_008,
@@ -66,7 +66,7 @@ ROWS = st.lists(
 @given(ROWS, st.integers(0, 60))
 def test_summary_agrees_with_a_count_one_by_one(rows, cut):
     heaps = [heap_of(rows[:cut]), heap_of(rows[cut:])]
-    data = json_of(blocks.summary(heaps))
+    data = json_of(summary.summary(heaps))
     used = [row for row in rows if row[2] in USED_STATES]
     free = [row for row in rows if row[2] in FREE_STATES]
     assert data["totals"]["used_blocks"] == len(used)
@@ -80,7 +80,7 @@ def test_summary_agrees_with_a_count_one_by_one(rows, cut):
 
 def test_summary_in_text_has_shares_and_all_sizes_in_json():
     rows = [(0x1000 + 0x1000 * at, 8 + 16 * at, State.IN_USE, 0) for at in range(150)]
-    report = blocks.summary([heap_of(rows)], exact=True)
+    report = summary.summary([heap_of(rows)], exact=True)
     shown = "".join(text(report, exact=True, limit=None))
     assert "50 more (--limit 0 shows all)" in shown
     assert "cumulative" in shown and "in powers of two" not in shown
@@ -91,9 +91,9 @@ def test_summary_in_text_has_shares_and_all_sizes_in_json():
 def test_summary_joins_sizes_to_powers_of_two():
     rows = [(0x1000 + 0x1000 * at, 8 + 16 * at, State.IN_USE, 0) for at in range(150)]
     rows += [(0x200000, 0, State.FREE, 0), (0x210000, (1 << 40) + 8, State.FREE, 0)]
-    report = blocks.summary([heap_of(rows)])
+    report = summary.summary([heap_of(rows)])
     data = json_of(report)
-    assert json_of(blocks.summary([heap_of(rows)], exact=True)) == data  # text alone differs
+    assert json_of(summary.summary([heap_of(rows)], exact=True)) == data  # text alone differs
     powers = {row["from_size"]: row for row in data["by_power"]}
     assert list(powers) == [1 << 40, 1024, 2048, 512, 256, 128, 64, 32, 16, 8, 1]
     for start, row in powers.items():
@@ -114,7 +114,7 @@ NO_ARENA = 2**32 - 1
 
 def test_blocks_of_no_arena_are_counted_and_listed():
     heap = heap_of([(0x1000, 100, State.IN_USE, 0), (0x2000, 9000, State.MMAPPED, NO_ARENA)])
-    data = json_of(blocks.summary([heap]))
+    data = json_of(summary.summary([heap]))
     assert data["totals"]["used_bytes"] == 9100
     assert [(row["address"], row["used_bytes"]) for row in data["arenas"]][-1] == (None, 9000)
     assert [row["arena"] for row in json_of(listing.listing([heap]))["blocks"]] == ["0xa000", None]
@@ -124,7 +124,7 @@ def test_blocks_of_no_arena_are_counted_and_listed():
 
 def test_no_heap_is_one_line():
     with pytest.raises(NoHeapError, match="no heap of a known allocator was found"):
-        blocks.summary([])
+        summary.summary([])
     with pytest.raises(NoHeapError):
         listing.listing([])
 
@@ -132,7 +132,7 @@ def test_no_heap_is_one_line():
 def test_caches_that_could_not_be_found_are_unknown_and_not_empty():
     rows = [(0x1000, 32, State.IN_USE, 0), (0x2000, 16, State.SMALL, 0)]
     heap = replace(heap_of(rows), caches_known=False)
-    data = json_of(blocks.summary([heap, heap_of([(0x5000, 64, State.TCACHE, 0)])]))
+    data = json_of(summary.summary([heap, heap_of([(0x5000, 64, State.TCACHE, 0)])]))
     assert (data["totals"]["tcache_blocks"], data["totals"]["tcache_bytes"]) == (None, None)
     assert [row["tcache_bytes"] for row in data["arenas"] if row["used_blocks"] or row["tcache_blocks"]] == [None, 64]
     assert {row["tcache_blocks"] for row in data["by_size"]} == {None}
@@ -205,11 +205,11 @@ def test_arena_indices_count_only_with_one_heap():
 
 
 def test_state_names():
-    assert blocks.states_named("in-use,TOP") == {State.IN_USE, State.TOP}
-    assert blocks.states_named("in_use") == {State.IN_USE}
-    assert blocks.states_named("used, free") == {*USED_STATES, *FREE_STATES}
+    assert summary.states_named("in-use,TOP") == {State.IN_USE, State.TOP}
+    assert summary.states_named("in_use") == {State.IN_USE}
+    assert summary.states_named("used, free") == {*USED_STATES, *FREE_STATES}
     with pytest.raises(UsageError, match='no state "fre"; the states are cached, dirty, fastbin'):
-        blocks.states_named("fre")
+        summary.states_named("fre")
 
 
 WORD = (0x400010).to_bytes(8, "little")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gdbext.analysis.reach.model import PLAIN, Reading
-from gdbext.bridge import reaching as reaching_of
+from gdbext.bridge.commands import reachability as reaching_of
 from gdbext.errors import TooLargeError, UsageError
 from gdbext.heap.model import State
 from gdbext.progress import SILENT

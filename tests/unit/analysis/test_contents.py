@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.abi import I386, X86_64
-from gdbext.analysis.contents import contents_hint
+from gdbext.analysis.blocks.contents import contents_hint
 from gdbext.memory import Reader
 from gdbext.memory.fake import FakeMemory
 

@@ -10,9 +10,9 @@ import pytest
 
 from gdbext import render
 from gdbext.abi import I386, X86_64
-from gdbext.analysis.death import Death, find_death
-from gdbext.analysis.faultplace import describe_fault
-from gdbext.analysis.lastwords import (
+from gdbext.analysis.crash.death import Death, find_death
+from gdbext.analysis.crash.faultplace import describe_fault
+from gdbext.analysis.crash.lastwords import (
     find_abort_message,
     find_last_words,
     find_sanitizer_report,

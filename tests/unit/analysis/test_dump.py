@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
-from gdbext.analysis import place
-from gdbext.analysis.blocktypes.model import BlockTypes, TypeName
-from gdbext.analysis.dump import block_window
-from gdbext.analysis.livefacts import Live
+from gdbext.analysis.blocks import place
+from gdbext.analysis.blocks.dump import block_window
+from gdbext.analysis.blocks.livefacts import Live
+from gdbext.analysis.pins.naming import NoNames, Places
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN, Reading
-from gdbext.analysis.reach.naming import NoNames, Places
+from gdbext.analysis.types.model import BlockTypes, TypeName
 from gdbext.heap.model import Span, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
-from gdbext.structures.declared import declare_types
-from gdbext.structures.shape import StructPart
+from gdbext.structures.shapes.declared import declare_types
+from gdbext.structures.shapes.shape import StructPart
 from gdbext.target import Module, Target, Thread
 from tests.unit.analysis.heaps import heap_of
 

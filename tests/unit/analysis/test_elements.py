@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gdbext.analysis import elements
+from gdbext.analysis.tables import elements
 from gdbext.errors import UsageError
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, remarks, text

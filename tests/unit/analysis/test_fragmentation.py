@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis.fragmentation import find_fragmentation, find_pattern, pin_classes
-from gdbext.analysis.residency import PageResidency
-from gdbext.analysis.runs import find_runs
+from gdbext.analysis.footprint.fragmentation import find_fragmentation, find_pattern, pin_classes
+from gdbext.analysis.footprint.residency import PageResidency
+from gdbext.analysis.footprint.runs import find_runs
 from gdbext.analysis.thresholds import thresholds
 from gdbext.heap.model import State
 from gdbext.memory.intervals import Coverage

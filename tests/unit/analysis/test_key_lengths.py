@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.tablekeys import LONGEST_KEY, Entries
+from gdbext.analysis.tables.keys import LONGEST_KEY, Entries
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.model import BinArray, BinsWalk, Key, Links, Node, Scalar, Table
+from gdbext.structures.walk.model import BinArray, BinsWalk, Key, Links, Node, Scalar, Table
 from gdbext.target import Target
 
 BASE, TEXTS, SIZE = 0x1000, 0x8000, 64

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.abi import X86_64
-from gdbext.analysis.ledger import ledger, region_owners, rss
-from gdbext.analysis.residency import Knowledge, PageResidency
+from gdbext.analysis.footprint.ledger import ledger, region_owners, rss
+from gdbext.analysis.footprint.residency import Knowledge, PageResidency
 from gdbext.heap.model import Arena, Blocks, Charge, Heap, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from gdbext.analysis import listing
-from gdbext.analysis.listing import Filters, Manner
-from gdbext.analysis.query import parse
-from gdbext.analysis.querycolumns import Needs
+from gdbext.analysis.blocks import listing
+from gdbext.analysis.blocks.listing import Filters, Manner
+from gdbext.analysis.blocks.query import parse
+from gdbext.analysis.blocks.querycolumns import Needs
 from gdbext.analysis.reach.model import Missing
 from gdbext.errors import UsageError
 from gdbext.heap.model import State

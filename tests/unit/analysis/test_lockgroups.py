@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gdbext import render
-from gdbext.analysis.lockfindings import find_lock_findings, find_notable_waits
-from gdbext.analysis.lockwait import Knowledge, lockwait_report
-from gdbext.analysis.stackgroups import fold, group_stacks
+from gdbext.analysis.locks.findings import find_lock_findings, find_notable_waits
+from gdbext.analysis.locks.report import Knowledge, lockwait_report
+from gdbext.analysis.locks.stackgroups import fold, group_stacks
+from gdbext.analysis.locks.unowned import find_unowned
+from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
-from gdbext.analysis.unowned import find_unowned
-from gdbext.analysis.waitdot import dot_lines
 from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import HANDLER, Frame, Primitive
 from gdbext.structures.locks.waitplaces import WAIT_PLACES, find_wait_place

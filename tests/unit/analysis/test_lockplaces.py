@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.lockoddities import for_each_oddity
-from gdbext.analysis.lockwait import Knowledge, Position, lock_text, lockwait_report
-from gdbext.analysis.placenames import find_block_name, find_mapping_name, find_stack_name
-from gdbext.analysis.tableplaces import TablePlaces, WalkedTable, walked_tables
-from gdbext.analysis.tablesearch import Looked
-from gdbext.analysis.waitchanges import Earlier, compare
-from gdbext.analysis.waitgraph import find_held_locks, find_holders
+from gdbext.analysis.blocks.placenames import find_block_name, find_mapping_name, find_stack_name
+from gdbext.analysis.locks.oddities import for_each_oddity
+from gdbext.analysis.locks.report import Knowledge, Position, lock_text, lockwait_report
+from gdbext.analysis.locks.waitchanges import Earlier, compare
+from gdbext.analysis.locks.waitgraph import find_held_locks, find_holders
+from gdbext.analysis.tables.places import TablePlaces, WalkedTable, walked_tables
+from gdbext.analysis.tables.search import Looked
 from gdbext.errors import UsageError
 from gdbext.heap.model import State as Block
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
-from gdbext.structures.model import BinArray, Links, Node, Table
+from gdbext.structures.walk.model import BinArray, Links, Node, Table
 from gdbext.target import Module, Target, Thread
 from tests.unit.analysis.walks import bins_walk, head, list_walk, opened, table, walked
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext import render
-from gdbext.analysis.lockfindings import check_locks, find_lock_findings
-from gdbext.analysis.lockwait import Knowledge, Position, lockwait_report
-from gdbext.analysis.tableplaces import TablePlaces, WalkedTable
-from gdbext.analysis.waitchanges import Earlier, compare
-from gdbext.analysis.waitdot import dot_lines
-from gdbext.analysis.waitgraph import build_graph
+from gdbext.analysis.locks.findings import check_locks, find_lock_findings
+from gdbext.analysis.locks.report import Knowledge, Position, lockwait_report
+from gdbext.analysis.locks.waitchanges import Earlier, compare
+from gdbext.analysis.locks.waitdot import dot_lines
+from gdbext.analysis.locks.waitgraph import build_graph
+from gdbext.analysis.tables.places import TablePlaces, WalkedTable
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Census, Frame, LockState, Mention, Primitive, State, Wait
 from gdbext.target import Thread
@@ -201,7 +201,7 @@ def test_places_in_tables():
 
     from gdbext.abi import X86_64
     from gdbext.memory.fake import FakeMemory
-    from gdbext.structures.model import BinArray, BinsWalk, Links, Node, Table
+    from gdbext.structures.walk.model import BinArray, BinsWalk, Links, Node, Table
     from gdbext.target import Target
 
     table = Table(0x5000, Node(Links(8)), [BinArray(0x6000, 4, 16, 8)], lock=0x5000, bin_lock=0)

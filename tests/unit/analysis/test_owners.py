@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of
-from gdbext.analysis.owners import besides, owner_rows
+from gdbext.analysis.footprint.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of
+from gdbext.analysis.footprint.owners import besides, owner_rows
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.report import Bar, Memory

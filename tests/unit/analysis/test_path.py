@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gdbext.analysis.path import paths
-from gdbext.analysis.reach.naming import Places
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.path import paths
 from gdbext.errors import GdbextError
 from gdbext.heap.model import State
 from gdbext.render import json_pieces, text

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext.analysis.listing import Filters, Manner, listing
-from gdbext.analysis.query import (
+from gdbext.analysis.blocks.listing import Filters, Manner, listing
+from gdbext.analysis.blocks.query import (
     DEEPEST,
     FIELDS,
     And,
@@ -19,7 +19,7 @@ from gdbext.analysis.query import (
     each_compare,
     parse,
 )
-from gdbext.analysis.querycolumns import HeapColumns, Needs, find_matching, needs_of_query
+from gdbext.analysis.blocks.querycolumns import HeapColumns, Needs, find_matching, needs_of_query
 from gdbext.errors import UsageError
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, USED_STATES, State
 from tests.unit.analysis.heaps import NO_ARENA, THREADS, TYPES, heap_of, live_of

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gdbext.analysis.reach.naming import Places
-from gdbext.analysis.refs import DEEPEST, WIDE, refs
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.refs import DEEPEST, WIDE, refs
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text

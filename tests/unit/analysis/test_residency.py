@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.residency import residency_by, residency_of
+from gdbext.analysis.footprint.residency import residency_by, residency_of
 from gdbext.errors import NoTargetError
 from gdbext.memory import mappings
 from gdbext.memory.fake import FakeMemory
@@ -88,7 +88,7 @@ def test_of_a_process_that_is_gone():
 
 
 def test_an_unreadable_page_map_is_told(monkeypatch):
-    from gdbext.analysis import residency
+    from gdbext.analysis.footprint import residency
     from gdbext.errors import GdbextError
 
     def refuse(pid):

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext.analysis.blocktypes.model import HIGH, BlockTypes, TypeName
-from gdbext.analysis.reach.naming import Places
-from gdbext.analysis.retained import find_kept, retained
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.retained import find_kept, retained
+from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text
 from tests.support.reachworld import DATA, HEAP, STACK, ReachWorld

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gdbext.analysis.shapes import find_saving, guess_report, list_report, save_report, shape_name, show_report
+from gdbext.analysis.tables.shapes import find_saving, guess_report, list_report, save_report, shape_name, show_report
 from gdbext.errors import ShapeError, UsageError
 from gdbext.report import Problem
-from gdbext.structures.library import Library
-from gdbext.structures.shape import parse_shape
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.types import Located, NoTypes
 from gdbext.target import Module
 from tests.support.worlds import ABIS, World, library

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis import distribution
-from gdbext.analysis.tablefigures import Values, measure
-from gdbext.analysis.tableverdicts import Limits, Verdict, judge, limits
-from gdbext.structures.model import BinArray, BinsWalk, End, Key, Links, Node, Scalar, Table
+from gdbext.analysis.tables import distribution
+from gdbext.analysis.tables.figures import Values, measure
+from gdbext.analysis.tables.verdicts import Limits, Verdict, judge, limits
+from gdbext.structures.walk.model import BinArray, BinsWalk, End, Key, Links, Node, Scalar, Table
 
 BOUNDS = limits({})
 

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis import skew
-from gdbext.analysis.tablekeys import Entries
-from gdbext.analysis.tables import Walked
-from gdbext.analysis.tableverdicts import Verdict
+from gdbext.analysis.tables import skew
+from gdbext.analysis.tables.counts import Walked
+from gdbext.analysis.tables.keys import Entries
+from gdbext.analysis.tables.verdicts import Verdict
 from gdbext.errors import UsageError
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
 from gdbext.report import Confidence, Problem, Severity
-from gdbext.structures.model import (
+from gdbext.structures.shapes.resolve import Opened
+from gdbext.structures.walk.model import (
     BinArray,
     BinsWalk,
     Group,
@@ -31,8 +32,7 @@ from gdbext.structures.model import (
     Table,
     TreeRoot,
 )
-from gdbext.structures.probes import walk_probes
-from gdbext.structures.resolve import Opened
+from gdbext.structures.walk.probes import walk_probes
 from gdbext.target import Target
 
 BASE, STEP = 0x10000, 32  # where entries are: next, hash (4 bytes), padding, key, inline key
@@ -414,7 +414,7 @@ def test_keys_that_cannot_be_read_are_left_out():
 
 
 def test_only_so_many_strings_are_read(monkeypatch):
-    monkeypatch.setattr("gdbext.analysis.tablekeys.MOST_STRINGS", 3)
+    monkeypatch.setattr("gdbext.analysis.tables.keys.MOST_STRINGS", 3)
     program = Program()
     made = program.table(8, range(5), keys=[program.text(b"%d" % each) for each in range(5)])
     assert distinct_keys(program, Key(Scalar(16, 8), "string"), made) == (3, 3)

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis import tables
+from gdbext.analysis.tables import counts
 from gdbext.errors import FaultError
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
 from gdbext.report import Problem
-from gdbext.structures.model import ChainEnd, End, Group, ProbeTable, TreeRoot
-from gdbext.structures.trees import TreeWalk
+from gdbext.structures.walk.model import ChainEnd, End, Group, ProbeTable, TreeRoot
+from gdbext.structures.walk.trees import TreeWalk
 from tests.unit.analysis.walks import bins_walk, head, list_walk, opened, table, walked
 
 
@@ -31,7 +31,7 @@ def messages(report):
 
 def test_a_table():
     each = table(4, entries=3)
-    report = tables.walk_report(opened(each), walked((each, bins_walk([[], [0x10, 0x20], [0x30], []]))))
+    report = counts.walk_report(opened(each), walked((each, bins_walk([[], [0x10, 0x20], [0x30], []]))))
     data = data_of(report)
     assert data["tables"] == [
         {
@@ -63,7 +63,7 @@ def test_a_table():
 def test_a_group():
     first, second = table(2, entries=1), table(2, entries=2, address=0xA000)
     walks = bins_walk([[0x10], []]), bins_walk([[], [0x20, 0x30]])
-    report = tables.walk_report(opened(first, second), walked((first, walks[0]), (second, walks[1])))
+    report = counts.walk_report(opened(first, second), walked((first, walks[0]), (second, walks[1])))
     assert [row.index for row in report.data.tables] == [0, 1]
     assert (report.data.total, report.data.max_table, report.data.max_bin) == (3, 1, 1)
     assert "3 entries in 4 bins of 2 tables; the longest chain has 2, in table 1, bin 1" in shown(report)
@@ -71,7 +71,7 @@ def test_a_group():
 
 def test_a_list():
     each = head(entries=2)
-    report = tables.walk_report(opened(each), walked((each, list_walk([0x10, 0x20]))))
+    report = counts.walk_report(opened(each), walked((each, list_walk([0x10, 0x20]))))
     row = data_of(report)["tables"][0]
     assert (row["bins"], row["nonempty"], row["max_bin"]) == (None, None, None)
     assert (row["walked"], row["max_len"], row["end"]) == (2, 2, {"null": 1})
@@ -82,27 +82,27 @@ def test_a_list():
 def test_a_tree():
     root = TreeRoot(0x8000, 0x10, 8, 16, entries=1)
     found = TreeWalk(np.array([0x10], np.uint64), ChainEnd(End.NULL, 1))
-    report = tables.walk_report(opened(root), walked((root, found)))
+    report = counts.walk_report(opened(root), walked((root, found)))
     assert "in all: 1 entry in 1 tree" in shown(report) and not report.problems
 
 
 def test_a_table_that_could_not_be_walked_is_not_checked():
     probes = ProbeTable(0x9000, 1 << 40, {}, lambda columns: columns["index"])
     group = Group(1, [probes])
-    found = tables.walk_structure(None, group, None, SILENT)
+    found = counts.walk_structure(None, group, None, SILENT)
     assert "is more than can be" in found[0].problem.message
-    assert tables.check_structure(None, found) == []
+    assert counts.check_structure(None, found) == []
 
 
 def test_empty_ones():
     each = table(3, entries=0)
-    report = tables.walk_report(opened(each), walked((each, bins_walk([[], [], []]))))
+    report = counts.walk_report(opened(each), walked((each, bins_walk([[], [], []]))))
     assert (report.data.max_len, report.data.max_bin) == (0, None)
     assert "in all: 0 entries in 3 bins\n" in shown(report)
     one = head()
-    assert "1 entry in 1 list" in shown(tables.walk_report(opened(one), walked((one, list_walk([7])))))
+    assert "1 entry in 1 list" in shown(counts.walk_report(opened(one), walked((one, list_walk([7])))))
     none = replace(opened(each), structure=Group(1, ()))
-    report = tables.walk_report(none, [])
+    report = counts.walk_report(none, [])
     assert report.complete and "no tables" in shown(report) and report.data.max_table is None
 
 
@@ -115,7 +115,7 @@ def test_long_numbers_are_grouped_and_fit():
         reasons=np.zeros(4_194_304, np.uint8),
         nodes=np.arange(4_194_304, dtype=np.uint64),
     )
-    told = shown(tables.walk_report(opened(each, each), walked((each, wide), (each, wide))))
+    told = shown(counts.walk_report(opened(each, each), walked((each, wide), (each, wide))))
     assert "8 388 608 entries in 8 388 608 bins of 2 tables" in " ".join(told.split())
     assert max(map(len, told.splitlines())) <= 100
 
@@ -136,7 +136,7 @@ def test_long_numbers_are_grouped_and_fit():
 def test_an_end_that_is_not_sound(end, kind, message):
     nodes = list(range(16, 16 + 8 * end.link, 8))
     each = head()
-    report = tables.walk_report(opened(each), walked((each, list_walk(nodes, end.reason, end.address, end.cycle))))
+    report = counts.walk_report(opened(each), walked((each, list_walk(nodes, end.reason, end.address, end.cycle))))
     [problem] = report.problems
     assert problem.kind == (f"list-{kind}" if kind else "absent-memory")
     assert (problem.address, problem.corruption) == (end.address, kind is not None)
@@ -144,19 +144,19 @@ def test_an_end_that_is_not_sound(end, kind, message):
     assert report.data.tables[0].end == {end.reason.word: 1}
     assert report.complete is (end.reason is not End.ABSENT)
     rows = table(2)
-    report = tables.walk_report(opened(rows), walked((rows, bins_walk([nodes, []], {0: end}))))
+    report = counts.walk_report(opened(rows), walked((rows, bins_walk([nodes, []], {0: end}))))
     [problem] = report.problems
     assert problem.kind == (f"chain-{kind}" if kind else "absent-memory")
     assert problem.message.startswith(f"the chain of bin 0 {message}")
     assert report.data.tables[0].end == {"null": 1, end.reason.word: 1}
     two = walked((rows, bins_walk([[], []])), (rows, bins_walk([nodes, []], {0: end})))
-    report = tables.walk_report(opened(rows, rows), two)
+    report = counts.walk_report(opened(rows, rows), two)
     assert report.problems[0].message.startswith(f"table 1: the chain of bin 0 {message}")
 
 
 def test_an_interrupt_is_told():
     each = head()
-    report = tables.walk_report(opened(each), walked((each, list_walk([16, 24, 32, 40], End.INTERRUPTED, 48))))
+    report = counts.walk_report(opened(each), walked((each, list_walk([16, 24, 32, 40], End.INTERRUPTED, 48))))
     assert messages(report) == [("interrupted", None, "stopped after 4 entries")] and not report.complete
 
 
@@ -164,69 +164,69 @@ def test_ends_beyond_those_that_are_told_each():
     rows = table(3)
     walk = bins_walk([[16], [24], []], {0: ChainEnd(End.CYCLE, 1, 16, 1)})
     walk.reasons[1] = End.BAD_POINTER
-    report = tables.walk_report(opened(rows), walked((rows, walk)))
+    report = counts.walk_report(opened(rows), walked((rows, walk)))
     assert messages(report)[1] == ("chain-pointer", None, "1 more chain ends so: bad-pointer")
 
 
 @pytest.mark.parametrize("reason", [End.NULL, End.HEAD, End.SENTINEL, End.COUNT])
 def test_sound_ends_are_no_problem(reason):
     each = head()
-    report = tables.walk_report(opened(each), walked((each, list_walk([16], reason, 0x8000))))
+    report = counts.walk_report(opened(each), walked((each, list_walk([16], reason, 0x8000))))
     assert not report.problems and report.complete
 
 
 def test_a_limit_is_a_note_and_excuses_the_count():
     each = head(entries=100)
-    report = tables.walk_report(opened(each), walked((each, list_walk([16, 24], End.LIMIT, 32))))
+    report = counts.walk_report(opened(each), walked((each, list_walk([16, 24], End.LIMIT, 32))))
     assert not report.problems and report.complete
     assert "1 chain was not followed beyond --max; figures are lower bounds" in shown(report)
     rows = table(3, entries=100)
     ends = {at: ChainEnd(End.LIMIT, 1, 32) for at in (0, 2)}
-    report = tables.walk_report(opened(rows), walked((rows, bins_walk([[16], [], [24]], ends))))
+    report = counts.walk_report(opened(rows), walked((rows, bins_walk([[16], [], [24]], ends))))
     assert not report.problems
     assert "2 chains were not followed" in shown(report)
 
 
 def test_a_count_that_does_not_agree():
     rows = table(2, entries=5)
-    report = tables.walk_report(opened(rows), walked((rows, bins_walk([[16], []]))))
+    report = counts.walk_report(opened(rows), walked((rows, bins_walk([[16], []]))))
     assert messages(report) == [("table-count", 0x9000, "the table counts 5 entries, 1 was walked")]
     each = head(entries=1)
-    report = tables.walk_report(opened(each, each), walked((each, list_walk([16, 24])), (each, list_walk([16]))))
+    report = counts.walk_report(opened(each, each), walked((each, list_walk([16, 24])), (each, list_walk([16]))))
     assert messages(report) == [("list-count", 0x8000, "table 0: the list counts 1 entry, 2 were walked")]
     cut = bins_walk([[16], []], complete=False)
-    assert not tables.walk_report(opened(rows), walked((rows, cut))).problems
+    assert not counts.walk_report(opened(rows), walked((rows, cut))).problems
 
 
 def test_tables_that_could_not_be_opened_make_it_incomplete():
     lost = Problem("table", 0x666, "table 1 is left out: its array is null")
     good, empty = table(2), replace(table(2, address=0x666), arrays=())
     how = opened(good, empty, problems=[lost])
-    report = tables.walk_report(how, walked((good, bins_walk([[], []])), (empty, bins_walk([]))))
+    report = counts.walk_report(how, walked((good, bins_walk([[], []])), (empty, bins_walk([]))))
     assert report.problems == [lost] and not report.complete
 
 
 def test_a_group_that_was_not_walked_to_its_end():
     good = table(2)
-    report = tables.walk_report(opened(good, good), walked((good, bins_walk([[], []]))))
+    report = counts.walk_report(opened(good, good), walked((good, bins_walk([[], []]))))
     assert not report.complete
 
 
 def test_a_check():
     each = table(2, entries=1)
     walks = walked((each, bins_walk([[16], []])))
-    sound = tables.walk_report(opened(each), walks, [])
+    sound = counts.walk_report(opened(each), walks, [])
     assert not sound.findings and "The check found nothing wrong." in shown(sound)
-    assert "The check" not in shown(tables.walk_report(opened(each), walks))
+    assert "The check" not in shown(counts.walk_report(opened(each), walks))
     wrong = Problem("misplaced-entry", 16, "it belongs to bin 1")
-    report = tables.walk_report(opened(each), walks, [wrong])
+    report = counts.walk_report(opened(each), walks, [wrong])
     assert report.findings and report.problems == [wrong]
 
 
 def test_a_check_does_not_repeat_what_the_walk_told():
     each = table(2, entries=5)
     repeated = Problem("table-count", 0x9000, "the table counts 5 entries, its bins hold 1")
-    report = tables.walk_report(opened(each), walked((each, bins_walk([[16], []]))), [repeated])
+    report = counts.walk_report(opened(each), walked((each, bins_walk([[16], []]))), [repeated])
     assert len(report.problems) == 1 and report.findings
 
 
@@ -236,11 +236,11 @@ def test_a_check_does_not_repeat_what_the_walk_told():
 def test_a_count():
     each = head()
     end = list_walk([16, 24, 32], End.CYCLE, 24, 2)
-    report = tables.count_report(opened(each), walked((each, end))[0])
+    report = counts.count_report(opened(each), walked((each, end))[0])
     assert data_of(report) == {"count": 3, "end": "cycle", "address": "0x18", "cycle": 2}
     assert "entries: 3\nend:     cycle\n" in shown(report)
     assert report.problems[0].kind == "list-cycle"
-    plain = tables.count_report(opened(each), walked((each, list_walk([])))[0])
+    plain = counts.count_report(opened(each), walked((each, list_walk([])))[0])
     assert data_of(plain) == {"count": 0, "end": "null", "address": None, "cycle": None}
 
 
@@ -258,12 +258,12 @@ def test_every_kind_has_its_walker(monkeypatch):
         return walk
 
     for name in ("list", "tree"):
-        monkeypatch.setattr(tables, f"walk_{name}", walker(name, list_walk([16])))
+        monkeypatch.setattr(counts, f"walk_{name}", walker(name, list_walk([16])))
     for name in ("bins", "probes"):
-        monkeypatch.setattr(tables, f"walk_{name}", walker(name, bins_walk([[16]])))
+        monkeypatch.setattr(counts, f"walk_{name}", walker(name, bins_walk([[16]])))
     probe = ProbeTable(1, 1, {}, lambda columns: columns["index"])
     group = Group(1, [head(), table(1), probe, TreeRoot(1, 2, 0, 8)])
-    found = tables.walk_structure(None, group, 7, "progress")
+    found = counts.walk_structure(None, group, 7, "progress")
     assert calls == [("list", (7, "progress")), ("bins", (7, "progress")), ("probes", ("progress",)),
                      ("tree", (7, "progress"))]  # fmt: skip
     assert [each.index for each in found] == [0, 1, 2, 3]
@@ -271,12 +271,12 @@ def test_every_kind_has_its_walker(monkeypatch):
 
 
 def test_an_interrupt_ends_a_group(monkeypatch):
-    monkeypatch.setattr(tables, "walk_list", lambda *_: list_walk([16], End.INTERRUPTED))
-    found = tables.walk_structure(None, Group(1, [head(), head()]), None, None)
+    monkeypatch.setattr(counts, "walk_list", lambda *_: list_walk([16], End.INTERRUPTED))
+    found = counts.walk_structure(None, Group(1, [head(), head()]), None, None)
     assert len(found) == 1 and found[0].interrupted and not found[0].complete
     cut = replace(bins_walk([[16]], {0: ChainEnd(End.INTERRUPTED, 1)}), complete=False)
-    monkeypatch.setattr(tables, "walk_bins", lambda *_: cut)
-    assert len(tables.walk_structure(None, Group(1, [table(1), table(1)]), None, None)) == 1
+    monkeypatch.setattr(counts, "walk_bins", lambda *_: cut)
+    assert len(counts.walk_structure(None, Group(1, [table(1), table(1)]), None, None)) == 1
 
 
 def test_one_table_of_a_group_that_cannot_be_read(monkeypatch):
@@ -285,15 +285,15 @@ def test_one_table_of_a_group_that_cannot_be_read(monkeypatch):
             raise FaultError(0x766, 16, "its 2 bins")
         return bins_walk([[16], []])
 
-    monkeypatch.setattr(tables, "walk_bins", walk)
+    monkeypatch.setattr(counts, "walk_bins", walk)
     group = opened(table(2, entries=1), table(2, entries=9, address=0x666), table(2))
-    found = tables.walk_structure(None, group.structure, None, None)
-    report = tables.walk_report(group, found)
+    found = counts.walk_structure(None, group.structure, None, None)
+    report = counts.walk_report(group, found)
     assert [row.walked for row in report.data.tables] == [1, 0, 1]
     assert messages(report) == [("table", 0x666, "table 1 is left out: cannot read 16 bytes of its 2 bins at 0x766")]
     assert not report.complete
     with pytest.raises(FaultError):
-        tables.walk_structure(None, table(2, address=0x666), None, None)
+        counts.walk_structure(None, table(2, address=0x666), None, None)
 
 
 def test_elements_are_where_their_nodes_say():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gdbext.analysis import tablesearch
+from gdbext.analysis.tables import search as tablesearch
 from gdbext.analysis.triage import Beyond, triage
 from gdbext.progress import SILENT
 from gdbext.report import Confidence, Evidence, Finding, Severity

@@ -6,24 +6,24 @@ from unittest.mock import patch
 
 import pytest
 
-from gdbext.analysis import tables
+from gdbext.analysis.tables import counts
 from gdbext.errors import FaultError
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces
-from gdbext.structures import chainwalk
-from gdbext.structures.model import BinArray, Group, ProbeTable
-from gdbext.structures.resolve import Opened
+from gdbext.structures.shapes.resolve import Opened
+from gdbext.structures.walk import chainwalk
+from gdbext.structures.walk.model import BinArray, Group, ProbeTable
 from tests.unit.structures.test_bins import BINS, CHAINS, NEXT, UNMAPPED, World, lay_out, node_at
 
 
 def answer(structure, summed):
-    report = tables.walk_report(Opened(structure, (), (), "made by hand"), summed)
+    report = counts.walk_report(Opened(structure, (), (), "made by hand"), summed)
     return "".join(json_pieces(report, schema="x/1", target=None, limit=None))
 
 
 def both(target, structure):
-    summed = tables.sum_structure(target, structure, SILENT)
-    walked = tables.walk_structure(target, structure, None, SILENT)
+    summed = counts.sum_structure(target, structure, SILENT)
+    walked = counts.walk_structure(target, structure, None, SILENT)
     assert answer(structure, summed) == answer(structure, walked)
     return summed
 
@@ -34,7 +34,7 @@ def test_a_sound_table_is_summed_up_as_it_is_walked(end, entries):
     world = World()
     table = replace(lay_out(world, CHAINS, end, stride=32 if end == "head" else 16), entries=entries)
     (summed,) = both(world.target(), table)
-    assert isinstance(summed, tables.Tallied)
+    assert isinstance(summed, counts.Tallied)
 
 
 @pytest.mark.parametrize("link", [UNMAPPED, node_at(7)])
@@ -46,16 +46,16 @@ def test_a_broken_table_of_a_group_is_walked(link):
     lost = replace(table, arrays=[BinArray(UNMAPPED, 8, 16)])
     world.put(node_at(5) + NEXT, link)
     summed = both(world.target(), Group(0x7000, (sound, broken, lost)))
-    assert [type(each) for each in summed] == [tables.Tallied, tables.Walked, tables.Walked]
+    assert [type(each) for each in summed] == [counts.Tallied, counts.Walked, counts.Walked]
     assert json.loads(answer(table, summed))["problems"]
     with pytest.raises(FaultError):
-        tables.sum_structure(world.target(), lost, SILENT)
+        counts.sum_structure(world.target(), lost, SILENT)
 
 
 def test_what_has_no_bins_is_walked():
     world = World()
     probe = ProbeTable(BINS, 0, {}, lambda columns: columns["index"])
-    assert isinstance(tables.sum_structure(world.target(), probe, SILENT)[0], tables.Walked)
+    assert isinstance(counts.sum_structure(world.target(), probe, SILENT)[0], counts.Walked)
 
 
 def test_tables_that_lead_to_the_same_nodes_are_left_out():
@@ -72,7 +72,7 @@ def test_samples_that_are_too_small_leave_a_group_to_the_walk():
     table = lay_out(world, CHAINS)
     with patch.object(chainwalk, "_UNWATCHED", 16), patch.object(chainwalk, "SAMPLED", 1):
         summed = both(world.target(), Group(0x7000, (table,) * 6))
-    assert all(isinstance(each, tables.Walked) for each in summed)
+    assert all(isinstance(each, counts.Walked) for each in summed)
 
 
 def test_an_interrupt_ends_a_group():
@@ -82,7 +82,7 @@ def test_an_interrupt_ends_a_group():
 
     world = World()
     table = lay_out(world, CHAINS)
-    summed = tables.sum_structure(world.target(), Group(0x7000, (table, table)), Told())
+    summed = counts.sum_structure(world.target(), Group(0x7000, (table, table)), Told())
     assert len(summed) == 1 and summed[0].interrupted and not summed[0].complete
     document = json.loads(answer(Group(0x7000, (table, table)), summed))
     assert not document["complete"] and document["data"]["tables"][0]["end"] == {"interrupted": 8}

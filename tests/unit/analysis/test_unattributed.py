@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
+from gdbext.analysis.footprint.residency import PageResidency
+from gdbext.analysis.footprint.unattributed import find_unattributed
 from gdbext.analysis.missing import Unexamined, with_clock
-from gdbext.analysis.residency import PageResidency
 from gdbext.analysis.thresholds import thresholds
-from gdbext.analysis.unattributed import find_unattributed
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory

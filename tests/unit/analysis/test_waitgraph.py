@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from gdbext.analysis.lockfindings import find_lock_findings
-from gdbext.analysis.lockwait import Knowledge, lockwait_report
-from gdbext.analysis.waitgraph import build_graph
+from gdbext.analysis.locks.findings import find_lock_findings
+from gdbext.analysis.locks.report import Knowledge, lockwait_report
+from gdbext.analysis.locks.waitgraph import build_graph
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
 from gdbext.target import Thread

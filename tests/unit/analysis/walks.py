@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from gdbext.analysis.tables import Walked
-from gdbext.structures.model import (
+from gdbext.analysis.tables.counts import Walked
+from gdbext.structures.shapes.resolve import Opened
+from gdbext.structures.walk.model import (
     BinArray,
     BinsWalk,
     ChainEnd,
@@ -15,7 +16,6 @@ from gdbext.structures.model import (
     Node,
     Table,
 )
-from gdbext.structures.resolve import Opened
 
 
 def u64(values):

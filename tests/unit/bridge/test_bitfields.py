@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gdbext.bridge.bitfields import place_bits
+from gdbext.bridge.ports.bitfields import place_bits
 
 
 def read(data, placed, order):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.bridge.identifiers import find_names, replace_names
+from gdbext.bridge.expressions.identifiers import find_names, replace_names
 
 
 @pytest.mark.parametrize(

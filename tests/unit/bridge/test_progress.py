@@ -9,8 +9,8 @@ import select
 import numpy as np
 import pytest
 
-from gdbext.bridge import progress
-from gdbext.bridge.progress import DESCRIPTOR, TerminalProgress, TimeUp
+from gdbext.bridge.stops import progress
+from gdbext.bridge.stops.progress import DESCRIPTOR, TerminalProgress, TimeUp
 from gdbext.kernels import NATIVE, pointers
 from gdbext.progress import check, checked
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gdbext.analysis.blocks import report_on, summary
-from gdbext.analysis.ledger import rss
+from gdbext.analysis.blocks.summary import report_on, summary
+from gdbext.analysis.footprint.ledger import rss
 from gdbext.heap.model import Arena, Blocks, Heap
-from gdbext.heap.told import evidence_of, problems_of
+from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.render.textual import text
 from gdbext.report import Evidence, Problem, ThreadRef
 from tests.support.jeworld import laid

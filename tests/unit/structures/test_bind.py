@@ -3,12 +3,12 @@
 import pytest
 
 from gdbext.errors import ShapeError
-from gdbext.structures.bind import bind
-from gdbext.structures.expressions import Expression
-from gdbext.structures.library import Library
-from gdbext.structures.model import Scalar
-from gdbext.structures.shape import parse_shape
+from gdbext.structures.shapes.bind import bind
+from gdbext.structures.shapes.expressions import Expression
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.types import Code, Located, NoTypes, Type
+from gdbext.structures.walk.model import Scalar
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {

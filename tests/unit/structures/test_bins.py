@@ -16,11 +16,11 @@ from gdbext.errors import FaultError, ShapeError
 from gdbext.kernels import chains as chaining
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures import binheads as heading
-from gdbext.structures import chainwalk as following
-from gdbext.structures import gather as gathering
-from gdbext.structures.bins import Misplaced, check_bins, misplaced, walk_bins
-from gdbext.structures.model import BinArray, ChainEnd, End, Links, ListHead, Node, Scalar, Table
+from gdbext.structures.walk import binheads as heading
+from gdbext.structures.walk import chainwalk as following
+from gdbext.structures.walk import gather as gathering
+from gdbext.structures.walk.bins import Misplaced, check_bins, misplaced, walk_bins
+from gdbext.structures.walk.model import BinArray, ChainEnd, End, Links, ListHead, Node, Scalar, Table
 from gdbext.target import Target
 
 TABLE, BINS, NODES = 0x8000, 0x100000, 0x400000

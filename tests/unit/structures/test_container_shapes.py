@@ -17,12 +17,12 @@ from gdbext.errors import ShapeError
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
-from gdbext.structures.bind import bind
-from gdbext.structures.library import read_library
-from gdbext.structures.opening import check_valid, open_shape
-from gdbext.structures.probes import read_field, walk_probes
-from gdbext.structures.shape import StructPart
+from gdbext.structures.shapes.bind import bind
+from gdbext.structures.shapes.library import read_library
+from gdbext.structures.shapes.opening import check_valid, open_shape
+from gdbext.structures.shapes.shape import StructPart
 from gdbext.structures.types import NoTypes
+from gdbext.structures.walk.probes import read_field, walk_probes
 from gdbext.target import Target
 
 LIBRARY = read_library([str(Path(__file__).resolve().parents[3] / "shapes")])

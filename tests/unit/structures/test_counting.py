@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gdbext.errors import FaultError
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures import counting
-from gdbext.structures.counting import Chain, Count, Pages, count_nodes
+from gdbext.structures.walk import counting
+from gdbext.structures.walk.counting import Chain, Count, Pages, count_nodes
 
 BASE, STEP = 0x10000, 48
 

@@ -4,8 +4,8 @@ import pytest
 
 from gdbext.abi import I386, X86_64
 from gdbext.errors import ShapeError
-from gdbext.structures.declared import Layered, declare_types
-from gdbext.structures.shape import StructPart
+from gdbext.structures.shapes.declared import Layered, declare_types
+from gdbext.structures.shapes.shape import StructPart
 from gdbext.structures.types import Code, NoTypes, Type
 
 NODE = StructPart("struct node", ("u32 lock", "struct node *next", "u8 tags[3]", "i64 value", "struct node **slots"))

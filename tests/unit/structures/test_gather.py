@@ -13,9 +13,9 @@ from gdbext.abi import I386, X86_64, Abi
 from gdbext.errors import FaultError
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures import gather as module
-from gdbext.structures.gather import Windows, gather
-from gdbext.structures.model import Scalar
+from gdbext.structures.walk import gather as module
+from gdbext.structures.walk.gather import Windows, gather
+from gdbext.structures.walk.model import Scalar
 from gdbext.target import Target
 
 BASE = 0x10000

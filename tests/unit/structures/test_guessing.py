@@ -3,11 +3,11 @@
 import pytest
 
 from gdbext.errors import UsageError
-from gdbext.structures.bind import bind
-from gdbext.structures.guessing import Link, find_heads, find_links, guess
-from gdbext.structures.model import ListHead
-from gdbext.structures.opening import open_shape
-from gdbext.structures.shape import parse_shape
+from gdbext.structures.shapes.bind import bind
+from gdbext.structures.shapes.guessing import Link, find_heads, find_links, guess
+from gdbext.structures.shapes.opening import open_shape
+from gdbext.structures.shapes.shape import parse_shape
+from gdbext.structures.walk.model import ListHead
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {

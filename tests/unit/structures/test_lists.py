@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gdbext.abi import I386, X86_64, Abi
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures import chainwalk as following
-from gdbext.structures import gather as gathering
-from gdbext.structures.lists import check_list, walk_list
-from gdbext.structures.model import ChainEnd, End, Links, ListHead, Node
+from gdbext.structures.walk import chainwalk as following
+from gdbext.structures.walk import gather as gathering
+from gdbext.structures.walk.lists import check_list, walk_list
+from gdbext.structures.walk.model import ChainEnd, End, Links, ListHead, Node
 from gdbext.target import Target
 
 BASE = 0x10000

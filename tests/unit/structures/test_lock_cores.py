@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext.analysis.waitgraph import build_graph
+from gdbext.analysis.locks.waitgraph import build_graph
 from gdbext.coretarget import read_core_target
 from gdbext.errors import BadCoreError
 from gdbext.structures.locks.census import take_census

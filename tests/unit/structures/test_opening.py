@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from gdbext.errors import FaultError, ShapeError
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.bind import bind
-from gdbext.structures.model import Links, Scalar, Table
-from gdbext.structures.opening import check_valid, open_shape
+from gdbext.structures.shapes.bind import bind
+from gdbext.structures.shapes.opening import check_valid, open_shape
 from gdbext.structures.types import Located, NoTypes
+from gdbext.structures.walk.model import Links, Scalar, Table
 from gdbext.target import Module, Symbol, Target
 from tests.support.worlds import ABIS, World, library
 

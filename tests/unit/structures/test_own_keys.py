@@ -3,11 +3,11 @@
 import pytest
 
 from gdbext.errors import ShapeError
-from gdbext.structures.bind import bind
-from gdbext.structures.model import Scalar
-from gdbext.structures.opening import open_shape
-from gdbext.structures.saving import save_raw
-from gdbext.structures.shape import parse_shape
+from gdbext.structures.shapes.bind import bind
+from gdbext.structures.shapes.opening import open_shape
+from gdbext.structures.shapes.saving import save_raw
+from gdbext.structures.shapes.shape import parse_shape
+from gdbext.structures.walk.model import Scalar
 from tests.support.worlds import World, library
 
 SHAPE = """

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.structures.bind import bind
-from gdbext.structures.library import read_library
+from gdbext.structures.shapes.bind import bind
+from gdbext.structures.shapes.library import read_library
 from gdbext.structures.types import NoTypes
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shapes")

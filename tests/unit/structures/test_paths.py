@@ -8,8 +8,8 @@ from gdbext.abi import I386, X86_64
 from gdbext.errors import FaultError, ShapeError
 from gdbext.memory import Reader
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.declared import declare_types
-from gdbext.structures.paths import (
+from gdbext.structures.shapes.declared import declare_types
+from gdbext.structures.shapes.paths import (
     Form,
     GlobalRoot,
     ModuleRoot,
@@ -18,7 +18,7 @@ from gdbext.structures.paths import (
     moved,
     parse_path,
 )
-from gdbext.structures.shape import StructPart
+from gdbext.structures.shapes.shape import StructPart
 from gdbext.structures.types import Code, Field, Type
 
 ROWS = (

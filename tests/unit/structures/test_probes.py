@@ -15,9 +15,9 @@ from gdbext.errors import FaultError, ShapeError
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
-from gdbext.structures import probes
-from gdbext.structures.model import End, ProbeTable, Scalar, SlotField
-from gdbext.structures.probes import UNKNOWN, check_probes, misplaced, read_field, walk_probes
+from gdbext.structures.walk import probes
+from gdbext.structures.walk.model import End, ProbeTable, Scalar, SlotField
+from gdbext.structures.walk.probes import UNKNOWN, check_probes, misplaced, read_field, walk_probes
 from gdbext.target import Target
 
 HASHES, KEYS = 0x10000, 0x80000

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from gdbext.structures.bind import BoundShape, Place, bind
-from gdbext.structures.library import Library
-from gdbext.structures.opening import open_shape
-from gdbext.structures.paths import ModuleRoot
-from gdbext.structures.saving import save_all, save_raw
-from gdbext.structures.shape import parse_shape
+from gdbext.structures.shapes.bind import BoundShape, Place, bind
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.opening import open_shape
+from gdbext.structures.shapes.paths import ModuleRoot
+from gdbext.structures.shapes.saving import save_all, save_raw
+from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.types import Located, NoTypes
 from tests.support.worlds import ABIS, World, library
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gdbext.errors import ShapeError
-from gdbext.structures.library import read_library
-from gdbext.structures.shape import parse_shape
+from gdbext.structures.shapes.library import read_library
+from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.types import Code, Field, Type
 
 SHAPES = Path(__file__).resolve().parents[3] / "shapes"

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.errors import FaultError
-from gdbext.structures import binheads, tallying
-from gdbext.structures.bins import check_outcome, walk_bins
-from gdbext.structures.model import BinArray, End, Scalar, Table
-from gdbext.structures.tallying import check_tally, tally_bins
+from gdbext.structures.walk import binheads, tallying
+from gdbext.structures.walk.bins import check_outcome, walk_bins
+from gdbext.structures.walk.model import BinArray, End, Scalar, Table
+from gdbext.structures.walk.tallying import check_tally, tally_bins
 from tests.unit.structures.test_bins import (
     BINS,
     CHAINS,

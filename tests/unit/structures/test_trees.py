@@ -14,9 +14,9 @@ from gdbext.abi import X86_64, Abi
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
-from gdbext.structures import trees
-from gdbext.structures.model import End, TreeRoot
-from gdbext.structures.trees import check_tree, walk_tree
+from gdbext.structures.walk import trees
+from gdbext.structures.walk.model import End, TreeRoot
+from gdbext.structures.walk.trees import check_tree, walk_tree
 from gdbext.target import Target
 
 BASE, HEADER, SIZE = 0x10000, 0x8000, 40

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gdbext.analysis.blocktypes.names import find_plain_name, find_template, readable, template_arguments
+from gdbext.analysis.types.languages.names import find_plain_name, find_template, readable, template_arguments
 
 STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
 

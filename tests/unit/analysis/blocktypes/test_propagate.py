@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
-from gdbext.analysis.blocktypes.clues import TypedPlace
+from gdbext.analysis.types.clues import TypedPlace
 from gdbext.structures.types import Code, Field, Type
 from tests.unit.analysis.blocktypes.world import DATA, HEAP, World
 

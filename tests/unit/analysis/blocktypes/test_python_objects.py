@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.analysis.blocktypes import python
+from gdbext.analysis.types.languages import python
 from tests.unit.analysis.blocktypes.world import DATA, HEAP, World
 
 PYTHON = ("python", "high")

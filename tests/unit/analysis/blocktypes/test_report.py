@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gdbext.analysis.blocktypes.find import find_types
-from gdbext.analysis.blocktypes.report import list_type, summarise
+from gdbext.analysis.types.find import find_types
+from gdbext.analysis.types.report import list_type, summarise
 from gdbext.errors import UsageError
 from gdbext.progress import SILENT
 from tests.unit.analysis.blocktypes.world import Clues, World

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from gdbext.analysis.blocktypes.clues import NoClues
-from gdbext.analysis.blocktypes.find import find_types
-from gdbext.analysis.blocktypes.shaped import ShapedTable, shaped_tables
-from gdbext.analysis.tables import Walked
-from gdbext.analysis.tablesearch import Looked
+from gdbext.analysis.tables.counts import Walked
+from gdbext.analysis.tables.search import Looked
+from gdbext.analysis.types.clues import NoClues
+from gdbext.analysis.types.find import find_types
+from gdbext.analysis.types.shaped import ShapedTable, shaped_tables
 from gdbext.heap.model import State
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.model import BinArray, BinsWalk, Node, Table
+from gdbext.structures.walk.model import BinArray, BinsWalk, Node, Table
 from tests.support.reachworld import DATA, HEAP, ReachWorld
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
-from gdbext.analysis.blocktypes import similarity
+from gdbext.analysis.types import similarity
 from gdbext.structures.types import Code, Type
 from tests.unit.analysis.blocktypes.world import CODE, World
 

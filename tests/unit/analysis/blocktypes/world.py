@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from gdbext.abi import X86_64
-from gdbext.analysis.blocktypes.clues import NoClues, TypedPlace
-from gdbext.analysis.blocktypes.find import find_types
-from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import LiveBlocks, Marked, RootHits, Roots
+from gdbext.analysis.types.clues import NoClues, TypedPlace
+from gdbext.analysis.types.find import find_types
+from gdbext.analysis.types.model import CONFIDENCE_NAMES
 from gdbext.heap.model import Blocks, Heap
 from gdbext.kernels import NOT_REACHED, REACHED, BlockIndex, Hits, PointerRules
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
-from gdbext.structures.declared import DeclaredTypes
-from gdbext.structures.shape import StructPart
+from gdbext.structures.shapes.declared import DeclaredTypes
+from gdbext.structures.shapes.shape import StructPart
 from gdbext.target import Module, NoSymbols, Symbol, Target
 
 # Addresses in blocks are letters, for those who take them for text.

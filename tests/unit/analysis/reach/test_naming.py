@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gdbext.analysis.blocktypes.model import HIGH, BlockTypes, TypeName
+from gdbext.analysis.pins.naming import FramePlace, Places
 from gdbext.analysis.reach.model import RootWord
-from gdbext.analysis.reach.naming import FramePlace, Places
+from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.structures.types import Code, Field, Type

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
-from gdbext.heap.glibc import mmapped
-from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.heap import neutral
+from gdbext.heap.glibc.read import mmapped
+from gdbext.heap.glibc.read.build import read_heap
 from gdbext.heap.glibc.sizes import Sizes
 from gdbext.heap.model import State
 from gdbext.memory import Region
@@ -373,7 +373,7 @@ def test_an_interrupt_while_chunks_are_marked_keeps_them(step, monkeypatch):
         raise KeyboardInterrupt
 
     whole = read(laid_out().target())
-    monkeypatch.setattr(f"gdbext.heap.glibc.build.{step}", stop)
+    monkeypatch.setattr(f"gdbext.heap.glibc.read.build.{step}", stop)
     heap = read(laid_out().target())
     assert not heap.complete and [problem.kind for problem in heap.problems] == ["interrupted"]
     assert [column.tolist() for column in heap.blocks.columns[:2]] == [one.tolist() for one in whole.blocks.columns[:2]]
@@ -400,7 +400,7 @@ def test_an_interrupt_while_damage_is_walked_again_makes_no_damage():
 
 
 def test_a_wrecked_heap_is_told_in_bounds(monkeypatch):
-    monkeypatch.setattr("gdbext.heap.glibc.mark.MOST_PROBLEMS", 10)
+    monkeypatch.setattr("gdbext.heap.glibc.read.mark.MOST_PROBLEMS", 10)
     builder = HeapBuilder()
     for _ in range(60):
         builder.main.chunk(0x500, "bin")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdbext.heap.glibc.chunks import GrowingChunks
+from gdbext.heap.glibc.read.chunks import GrowingChunks
 from gdbext.heap.model import State
 from gdbext.kernels import ChunkRun
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
-from gdbext.heap.glibc import find_structural
-from gdbext.heap.glibc.find import find_arenas
+from gdbext.heap.glibc.find import structural
+from gdbext.heap.glibc.find.globals import find_arenas
 from gdbext.layout import StructLayout
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
@@ -424,7 +424,7 @@ def test_data_full_of_self_links_ends_soon():
 
 
 def test_more_decoys_than_are_looked_at(monkeypatch):
-    monkeypatch.setattr(find_structural, "_HIT_LIMIT", 2)
+    monkeypatch.setattr(structural, "_HIT_LIMIT", 2)
     image = laid_out().build()
     bss = image.builder.data + 0x2000
     for at in range(bss + 0x10, bss + 0x2000, 0x900):

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from gdbext.coretarget import read_core_target
-from gdbext.heap.glibc.build import read_heap
-from gdbext.heap.glibc.find import find_arenas
-from gdbext.heap.glibc.find_tcache import find_thread_arenas
-from gdbext.heap.glibc.invariants import Probe
-from gdbext.heap.glibc.tls import thread_pointers, vote_offset
+from gdbext.heap.glibc.find.globals import find_arenas
+from gdbext.heap.glibc.find.invariants import Probe
+from gdbext.heap.glibc.find.tcaches import find_thread_arenas
+from gdbext.heap.glibc.find.tls import thread_pointers, vote_offset
+from gdbext.heap.glibc.read.build import read_heap
 from gdbext.progress import SILENT
 
 THREADS = 3

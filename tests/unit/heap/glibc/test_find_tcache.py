@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
-from gdbext.heap.glibc import find_tcache
-from gdbext.heap.glibc.find import find_arenas
-from gdbext.heap.glibc.find_tcache import find_safe_linking, find_tcaches, find_thread_arenas
+from gdbext.heap.glibc.find import tcaches
+from gdbext.heap.glibc.find.globals import find_arenas
+from gdbext.heap.glibc.find.tcaches import find_safe_linking, find_tcaches, find_thread_arenas
 from gdbext.memory import Region
 from gdbext.progress import SILENT
 from gdbext.target import NoSymbols
@@ -323,7 +323,7 @@ def test_a_great_many_zeroed_blocks_of_that_size():
 
 
 def test_more_blocks_of_that_size_than_are_examined(monkeypatch):
-    monkeypatch.setattr(find_tcache, "_EXAMINED_LIMIT", 2)
+    monkeypatch.setattr(tcaches, "_EXAMINED_LIMIT", 2)
     caches, problems = Walked(laid_out().build()).caches()
     assert len(caches) == 4  # two were among those examined; the threads name the others
     (problem,) = problems

@@ -19,18 +19,18 @@ import gdbext
 from gdbext import render
 from gdbext._mount import mount
 from gdbext.abi import AARCH64, I386, X86_64, Abi
-from gdbext.analysis.blocktypes.clues import NoClues
-from gdbext.analysis.blocktypes.find import find_types
 from gdbext.analysis.missing import with_target
+from gdbext.analysis.pins.naming import NoNames
 from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.reach.naming import NoNames
+from gdbext.analysis.types.clues import NoClues
+from gdbext.analysis.types.find import find_types
 from gdbext.errors import FaultError, GdbextError
 from gdbext.heap.detect import find_heaps
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.library import Library
 from gdbext.structures.locks.model import NO_STACKS
+from gdbext.structures.shapes.library import Library
 from gdbext.structures.types import NoTypes
 from tests.support.ptmalloc import PAGE, HeapBuilder
 

@@ -6,14 +6,14 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
-from gdbext.analysis.blocktypes.clues import NoClues
-from gdbext.analysis.blocktypes.find import find_types
+from gdbext.analysis.pins.naming import NoNames
 from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.reach.naming import NoNames
+from gdbext.analysis.types.clues import NoClues
+from gdbext.analysis.types.find import find_types
 from gdbext.heap.detect import find_heaps
 from gdbext.progress import checked
-from gdbext.structures.library import Library
 from gdbext.structures.locks.model import NO_STACKS
+from gdbext.structures.shapes.library import Library
 from gdbext.structures.types import NoTypes
 from tests.support.ptmalloc import HeapBuilder
 

@@ -7,10 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gdbext.analysis.blocks import summary
-from gdbext.heap.glibc import walk
-from gdbext.heap.glibc.chunks import insert_few
+from gdbext.analysis.blocks.summary import summary
 from gdbext.heap.glibc.heap import find_heaps
+from gdbext.heap.glibc.read import walk
+from gdbext.heap.glibc.read.chunks import insert_few
 from gdbext.kernels import IN_USE, columns
 from gdbext.progress import SILENT
 from tests.support.ptmalloc import HeapBuilder

@@ -6,9 +6,9 @@ import pytest
 
 from gdbext.abi import X86_64
 from gdbext.errors import UsageError
-from gdbext.heap.glibc import reports, trim
-from gdbext.heap.glibc.build import read_heap
 from gdbext.heap.glibc.heap import neutral
+from gdbext.heap.glibc.read.build import read_heap
+from gdbext.heap.glibc.report import reports, trim
 from gdbext.heap.model import State
 from gdbext.progress import SILENT
 from tests.support.ptmalloc import HeapBuilder

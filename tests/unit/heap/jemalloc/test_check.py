@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from gdbext.analysis.triage import triage
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.check import check_heap
-from gdbext.heap.jemalloc.find import find_jemallocs
-from gdbext.heap.jemalloc.flux import in_brief
+from gdbext.heap.jemalloc.check.check import check_heap
+from gdbext.heap.jemalloc.check.flux import in_brief
+from gdbext.heap.jemalloc.check.links import Members, check_heaps, check_rings
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.heap import neutral
-from gdbext.heap.jemalloc.links import Members, check_heaps, check_rings
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
-from gdbext.heap.jemalloc.reports_check import check as report_check
+from gdbext.heap.jemalloc.read.build import read_jemalloc
+from gdbext.heap.jemalloc.report.check import check as report_check
 from gdbext.progress import SILENT
 from gdbext.report import Problem
 from gdbext.target import Thread

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis.blocks import summary
-from gdbext.analysis.ledger import rss
-from gdbext.analysis.listing import Filters, listing
-from gdbext.analysis.place import describe
+from gdbext.analysis.blocks.listing import Filters, listing
+from gdbext.analysis.blocks.place import describe
+from gdbext.analysis.blocks.summary import summary
+from gdbext.analysis.footprint.ledger import rss
 from gdbext.analysis.triage import triage
 from gdbext.errors import NoHeapError
 from gdbext.heap import detect
-from gdbext.heap.jemalloc import convert, hugepages
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.find import Found, find_jemallocs
+from gdbext.heap.jemalloc.find.globals import Found, find_jemallocs
 from gdbext.heap.jemalloc.heap import find_heaps, neutral
 from gdbext.heap.jemalloc.layouts import recorded
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
+from gdbext.heap.jemalloc.read import convert, hugepages
+from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.heap.model import NO_ARENA, Arena, Blocks, Heap, Span, State
 from gdbext.progress import SILENT
 from gdbext.report import Problem

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc.find import find_jemallocs, heap_names
+from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
 from gdbext.heap.jemalloc.model import Location
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc.decay import Decay
-from gdbext.heap.jemalloc.emptiness import measure_emptiness
-from gdbext.heap.jemalloc.findings import find_findings
+from gdbext.heap.jemalloc.decay.stall import count_due, count_extents, count_ticks
+from gdbext.heap.jemalloc.decay.state import Decay
 from gdbext.heap.jemalloc.model import BinInfo, BinStats, Jemalloc, LargeClass, TsdKind
-from gdbext.heap.jemalloc.stall import count_due, count_extents, count_ticks
+from gdbext.heap.jemalloc.report.emptiness import measure_emptiness
+from gdbext.heap.jemalloc.report.findings import find_findings
 from gdbext.memory.fake import FakeMemory
 from gdbext.report import Confidence, Finding
 from gdbext.target import Target

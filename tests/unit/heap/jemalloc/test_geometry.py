@@ -3,7 +3,7 @@
 import pytest
 
 from gdbext.heap.jemalloc.layouts import for_version, recorded
-from gdbext.heap.jemalloc.rtree import geometries, make_geometry
+from gdbext.heap.jemalloc.read.rtree import geometries, make_geometry
 from gdbext.heap.jemalloc.sizes import size_classes, slab_size
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc.decayclock import SECOND, find_monotonic
+from gdbext.heap.jemalloc.decay.clock import SECOND, find_monotonic
 from gdbext.memory.fake import FakeMemory
 from gdbext.target import Target
 from tests.support.booted import UPTIME, just_booted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.check import check_heap
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.heap.jemalloc.check.check import check_heap
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
+from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.progress import SILENT
 from gdbext.report import Problem
 from tests.support.jeworld import LAYOUTS, laid

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from gdbext.errors import UsageError
-from gdbext.heap.jemalloc import reports_decay
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.decay import ArenaDecay, Clock, Decay, DecayView, Ticker
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.heap.jemalloc.decay.state import ArenaDecay, Clock, Decay, DecayView, Ticker
+from gdbext.heap.jemalloc.decay.tickers import ticker_of
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache, TsdKind, TsdState
-from gdbext.heap.jemalloc.reports_arenas import arenas
-from gdbext.heap.jemalloc.reports_bins import bins
-from gdbext.heap.jemalloc.reports_check import check
-from gdbext.heap.jemalloc.reports_extents import STATES, extents, states_named
-from gdbext.heap.jemalloc.reports_large import large
-from gdbext.heap.jemalloc.reports_tcache import tcache
-from gdbext.heap.jemalloc.tickers import ticker_of
+from gdbext.heap.jemalloc.read.build import read_jemalloc
+from gdbext.heap.jemalloc.report import decay
+from gdbext.heap.jemalloc.report.arenas import arenas
+from gdbext.heap.jemalloc.report.bins import bins
+from gdbext.heap.jemalloc.report.check import check
+from gdbext.heap.jemalloc.report.extents import STATES, extents, states_named
+from gdbext.heap.jemalloc.report.large import large
+from gdbext.heap.jemalloc.report.tcache import tcache
 from gdbext.heap.model import Blocks, Heap
 from gdbext.progress import SILENT
 from gdbext.render.textual import text
@@ -251,8 +251,8 @@ def test_decay_of_every_arena_and_thread(heap, monkeypatch):
         Ticker(tsd_of(2, arena), False, False, "its first call was free()"),
         Ticker(tsd_of(None), None, None, "unreadable"),
     ]
-    monkeypatch.setattr(reports_decay, "read_decay", lambda detail: view_of(detail, tickers=tickers))
-    report = reports_decay.decay([heap])
+    monkeypatch.setattr(decay, "read_decay", lambda detail: view_of(detail, tickers=tickers))
+    report = decay.decay([heap])
     assert not report.findings
     first = report.data.arenas[0]
     assert (first.dirty.npages, first.dirty.allowed_npages, first.dirty.epoch_age_ns) == (7, 2, 3_000_000)
@@ -271,8 +271,8 @@ def test_decay_of_every_arena_and_thread(heap, monkeypatch):
 def test_threads_that_never_used_jemalloc_are_one_line_of_text(heap, monkeypatch):
     unused = [ticker_of(tsd_of(at, state=TsdKind.UNINITIALIZED, ticks=1000)) for at in range(3, 200)]
     tickers = [ticker_of(tsd_of(2, ticks=7)), *unused]
-    monkeypatch.setattr(reports_decay, "read_decay", lambda detail: view_of(detail, tickers=tickers))
-    report = reports_decay.decay([heap])
+    monkeypatch.setattr(decay, "read_decay", lambda detail: view_of(detail, tickers=tickers))
+    report = decay.decay([heap])
     told = {(row.ticker, row.can_fire, row.ticks, row.why) for row in report.data.threads[1:]}
     assert told == {(False, True, None, "it has not used this jemalloc yet")}
     assert (report.data.threads[0].ticker, report.data.threads[0].ticks) == (True, 7)
@@ -283,13 +283,13 @@ def test_threads_that_never_used_jemalloc_are_one_line_of_text(heap, monkeypatch
 
 @pytest.mark.parametrize(("background", "told"), [(True, True), (False, False), (None, False)])
 def test_a_background_thread_is_told(heap, monkeypatch, background, told):
-    monkeypatch.setattr(reports_decay, "read_decay", lambda detail: replace(view_of(detail), background=background))
-    assert ("jemalloc has background threads switched on" in shown(reports_decay.decay([heap]))) == told
+    monkeypatch.setattr(decay, "read_decay", lambda detail: replace(view_of(detail), background=background))
+    assert ("jemalloc has background threads switched on" in shown(decay.decay([heap]))) == told
 
 
 def test_pages_that_came_since_the_last_step_are_told(heap, monkeypatch):
-    monkeypatch.setattr(reports_decay, "read_decay", view_of)
-    report = reports_decay.decay([heap])
+    monkeypatch.setattr(decay, "read_decay", view_of)
+    report = decay.decay([heap])
     noted = heap.detail.arenas[0].decay_dirty.nunpurged
     assert report.data.shown[0].new == report.data.arenas[0].dirty.new_npages == max(7 - noted, 0)
     header = next(line for line in shown(report).splitlines() if "allowed" in line)
@@ -297,9 +297,9 @@ def test_pages_that_came_since_the_last_step_are_told(heap, monkeypatch):
 
 
 def test_without_a_clock_nothing_is_allowed_or_forbidden(heap, monkeypatch):
-    monkeypatch.setattr(reports_decay, "read_decay", lambda detail: view_of(detail, None, None))
+    monkeypatch.setattr(decay, "read_decay", lambda detail: view_of(detail, None, None))
     finding = Finding("decay-stalled", Severity.WARNING, Confidence.LOW, "pages stay")
-    report = reports_decay.decay([heap], [finding])
+    report = decay.decay([heap], [finding])
     assert report.findings and "decay-stalled" in shown(report)
     dirty = report.data.arenas[0].dirty
     assert (dirty.allowed_npages, dirty.epoch_age_ns, report.data.threads) == (None, None, None)
@@ -328,10 +328,10 @@ def test_damage_by_kind():
 
 
 def test_rows_of_several_heaps_are_told_apart(heap, monkeypatch):
-    monkeypatch.setattr(reports_decay, "read_decay", view_of)
+    monkeypatch.setattr(decay, "read_decay", view_of)
     other = heap_of(laid("5.1.0"), "jemalloc libtwo.so.2")
     heap.detail.tcaches = other.detail.tcaches = [cache(tsd_of(3), 0, 8, 1, 2, 3)]
-    for report in (arenas, bins, extents, large, tcache, reports_decay.decay):
+    for report in (arenas, bins, extents, large, tcache, decay.decay):
         alone, both = shown(report([heap])), shown(report([heap, other]))
         assert "libtwo" in both, report
         assert " heap " not in f" {alone} ".replace("\n", " "), report

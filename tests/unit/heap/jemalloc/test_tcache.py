@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gdbext.errors import FaultError
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.model import TsdKind, TsdState
-from gdbext.heap.jemalloc.tcache import read_tcaches
-from gdbext.heap.jemalloc.tsd import for_each_in_ring, read_tsds
+from gdbext.heap.jemalloc.read.tcache import read_tcaches
+from gdbext.heap.jemalloc.read.tsd import for_each_in_ring, read_tsds
 from gdbext.progress import SILENT
 from gdbext.report import Problem, ThreadRef
 from tests.support.jeworld import HEAP, LAYOUTS, MODULE, laid

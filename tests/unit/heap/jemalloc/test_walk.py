@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.model import NO_EXTENT, ExtentState
+from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.progress import SILENT
 from tests.support.jeworld import (
     ARENAS,
