@@ -13,7 +13,7 @@ from gdbext.render import json_pieces, text
 from gdbext.report import Problem
 from gdbext.structures.walk.model import ChainEnd, End, Group, ProbeTable, TreeRoot
 from gdbext.structures.walk.trees import TreeWalk
-from tests.unit.analysis.walks import bins_walk, head, list_walk, opened, table, walked
+from tests.unit.analysis.tables.walks import bins_walk, head, list_walk, opened, table, walked
 
 
 def shown(report):

@@ -18,7 +18,7 @@ from gdbext.memory.fake import FakeMemory
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
 from gdbext.structures.walk.model import BinArray, Links, Node, Table
 from gdbext.target import Module, Target, Thread
-from tests.unit.analysis.walks import bins_walk, head, list_walk, opened, table, walked
+from tests.unit.analysis.tables.walks import bins_walk, head, list_walk, opened, table, walked
 
 MASK = (1 << 64) - 1
 
@@ -229,7 +229,7 @@ def look(place, *waits):
 
 
 def data_of(report):
-    from tests.unit.analysis.test_lockwait import document
+    from tests.unit.analysis.locks.test_lockwait import document
 
     return document(report)["data"]
 

@@ -13,7 +13,7 @@ from gdbext.render import json_pieces
 from gdbext.structures.shapes.resolve import Opened
 from gdbext.structures.walk import chainwalk
 from gdbext.structures.walk.model import BinArray, Group, ProbeTable
-from tests.unit.structures.test_bins import BINS, CHAINS, NEXT, UNMAPPED, World, lay_out, node_at
+from tests.unit.structures.walk.test_bins import BINS, CHAINS, NEXT, UNMAPPED, World, lay_out, node_at
 
 
 def answer(structure, summed):

@@ -16,7 +16,7 @@ from gdbext.target import Target
 from tests.support.booted import UPTIME, just_booted
 from tests.support.glibcs import Unavailable
 
-HERE = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 TELL = "import os, time; print(os.getpid(), time.clock_gettime_ns(time.CLOCK_MONOTONIC), flush=True); input()"
 
 
@@ -33,8 +33,7 @@ def booted():
 
 
 def test_the_tests_of_decay_pass_there(booted):
-    names = ("test_decay.py", "test_findings.py")
-    files = [str(HERE / name) for name in names]
+    files = [str(TESTS / name) for name in ("decay/test_decay.py", "report/test_findings.py")]
     with booted("-m", "pytest", "-q", "-p", "no:cacheprovider", *files) as tests:
         said, _ = tests.communicate(timeout=120)
     assert tests.returncode == 0, said

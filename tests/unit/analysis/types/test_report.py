@@ -8,7 +8,7 @@ from gdbext.analysis.types.find import find_types
 from gdbext.analysis.types.report import list_type, summarise
 from gdbext.errors import UsageError
 from gdbext.progress import SILENT
-from tests.unit.analysis.blocktypes.world import Clues, World
+from tests.unit.analysis.types.world import Clues, World
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import HANDLER, Frame, Primitive
 from gdbext.structures.locks.waitplaces import WAIT_PLACES, find_wait_place
 from tests.unit.analysis.heaps import NOTHING as NO_TARGET
-from tests.unit.analysis.test_lockwait import census, document, running, waiting
+from tests.unit.analysis.locks.test_lockwait import census, document, running, waiting
 
 LIBC = [Frame(0, 0x10, None, "__futex_abstimed_wait_common", "libc.so.6"), Frame(1, 0x20, None, "pthread_cond_wait")]
 

@@ -14,7 +14,7 @@ from gdbext.structures.walk import binheads, tallying
 from gdbext.structures.walk.bins import check_outcome, walk_bins
 from gdbext.structures.walk.model import BinArray, End, Scalar, Table
 from gdbext.structures.walk.tallying import check_tally, tally_bins
-from tests.unit.structures.test_bins import (
+from tests.unit.structures.walk.test_bins import (
     BINS,
     CHAINS,
     NEXT,

@@ -9,7 +9,7 @@ from gdbext.structures.shapes.library import read_library
 from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.types import Code, Field, Type
 
-SHAPES = Path(__file__).resolve().parents[3] / "shapes"
+SHAPES = Path(__file__).resolve().parents[4] / "shapes"
 
 BINS = """
 name = "t"

@@ -6,7 +6,7 @@ import pytest
 
 from gdbext.abi import I386, X86_64
 from gdbext.structures.types import Code, Field, Type
-from tests.unit.analysis.blocktypes.world import World
+from tests.unit.analysis.types.world import World
 
 HIGH = ("container", "high")
 STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"

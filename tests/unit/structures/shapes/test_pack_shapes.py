@@ -11,7 +11,7 @@ from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.library import read_library
 from gdbext.structures.types import NoTypes
 
-FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shapes")
+FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "shapes")
 LIBRARY = read_library([FOLDER])
 DECLARED = [name for name, shape in LIBRARY.shapes.items() if shape.structs]
 

@@ -8,7 +8,7 @@ from gdbext.analysis.tables import elements
 from gdbext.errors import UsageError
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, remarks, text
-from tests.unit.analysis.walks import bins_walk, head, list_walk, opened, table, walked
+from tests.unit.analysis.tables.walks import bins_walk, head, list_walk, opened, table, walked
 
 
 class Debugger:

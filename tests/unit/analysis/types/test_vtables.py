@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.abi import I386, Abi
-from tests.unit.analysis.blocktypes.world import CODE, DATA, HEAP, MODULE, World
+from tests.unit.analysis.types.world import CODE, DATA, HEAP, MODULE, World
 
 HIGH, MEDIUM = ("vtable", "high"), ("vtable", "medium")
 BIG = Abi(8, "big", "s390x")

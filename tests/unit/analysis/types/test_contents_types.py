@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
-from tests.unit.analysis.blocktypes.world import DATA, HEAP, World
+from tests.unit.analysis.types.world import DATA, HEAP, World
 
 BIG = Abi(8, "big", "s390x")
 TEXT, UNKNOWN = "C string", "unknown"

@@ -25,7 +25,7 @@ from gdbext.structures.types import NoTypes
 from gdbext.structures.walk.probes import read_field, walk_probes
 from gdbext.target import Target
 
-LIBRARY = read_library([str(Path(__file__).resolve().parents[3] / "shapes")])
+LIBRARY = read_library([str(Path(__file__).resolve().parents[4] / "shapes")])
 OBJECT, ARRAYS = 0x1000, 0x20000
 PPC = Abi(4, "big", "ppc")
 PPC64 = Abi(8, "big", "ppc64")

@@ -6,7 +6,7 @@ import pytest
 
 from gdbext.abi import I386, X86_64
 from gdbext.analysis.types.languages import python
-from tests.unit.analysis.blocktypes.world import DATA, HEAP, World
+from tests.unit.analysis.types.world import DATA, HEAP, World
 
 PYTHON = ("python", "high")
 

@@ -7,7 +7,7 @@ import pytest
 from gdbext.abi import I386, X86_64, Abi
 from gdbext.analysis.types.clues import TypedPlace
 from gdbext.structures.types import Code, Field, Type
-from tests.unit.analysis.blocktypes.world import DATA, HEAP, World
+from tests.unit.analysis.types.world import DATA, HEAP, World
 
 BIG = Abi(8, "big", "s390x")
 HIGH, MEDIUM, LOW = (("debug info", level) for level in ("high", "medium", "low"))
