@@ -16,10 +16,11 @@ from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.tables.counts import walk_structure
 from gdbext.analysis.tables.search import Looked
 from gdbext.bridge.commands.lockplaces import read_knowledge
+from gdbext.debuginfo import Stacks
 from gdbext.errors import UsageError
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
-from gdbext.structures.locks.model import Census, Stacks
+from gdbext.structures.locks.model import Census
 from gdbext.structures.shapes.overrides import Manner
 from gdbext.structures.shapes.resolve import open_located
 

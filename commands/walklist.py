@@ -7,12 +7,12 @@ from typing import Any, List, Optional
 
 from gdbext.analysis.tables import counts
 from gdbext.errors import ShapeError, UsageError
+from gdbext.layout.types import Located
 from gdbext.report import Report
 from gdbext.structures.shapes.anchored import is_anchored
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.overrides import Manner
 from gdbext.structures.shapes.resolve import Opened, nearest_shape, open_located
-from gdbext.structures.types import Located
 from gdbext.structures.walk.model import ListHead, TreeRoot
 
 _NEED_NODES = ("addresses", "check", "each", "where")  # options

@@ -18,9 +18,9 @@ from gdbext.errors import ShapeError
 from gdbext.wording import count_text
 
 if TYPE_CHECKING:
+    from gdbext.layout.types import Type
     from gdbext.structures.shapes.bind import BoundNode, BoundShape
     from gdbext.structures.shapes.shape import Shape
-    from gdbext.structures.types import Type
     from gdbext.structures.walk.model import Links, ListHead, ListWalk
 
 MOST = 10_000  # nodes of one chain

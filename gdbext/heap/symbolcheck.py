@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Optional
 
+from gdbext.debuginfo import Symbol
 from gdbext.report import Problem
-from gdbext.target import Symbol, Target
+from gdbext.target import Target
 
 
 def find_disbelief(target: Target, symbol: Symbol) -> Optional[Problem]:

@@ -19,11 +19,11 @@ from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.members import member_text
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.types.model import CONFIDENCE_NAMES, DEBUG_INFO, VTABLE
+from gdbext.debuginfo import Types
 from gdbext.errors import GdbextError
 from gdbext.heap.model import Heap, Span, State
 from gdbext.memory import Region
 from gdbext.report import Kind, Report, Rows, column, line, table
-from gdbext.structures.types import Types
 from gdbext.target import Target
 from gdbext.wording import grouped
 

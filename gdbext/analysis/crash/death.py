@@ -7,13 +7,14 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.crash.faultplace import describe_fault
 from gdbext.analysis.crash.lastwords import bounded, find_last_words
+from gdbext.debuginfo import HANDLER, NO_DEBUG_INFO, Frame, Stacks
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
 from gdbext.memory.corenotes import SI_KERNEL, SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, SignalInfo
+from gdbext.process import Thread
 from gdbext.report import Kind, column
 from gdbext.structures.locks.frames import is_library
-from gdbext.structures.locks.model import HANDLER, NO_STACKS, Frame, Stacks
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 SHOWN = 3  # frames
 _DEEP = 48  # a panic of Rust has some fifteen frames, and a handler may lie above it
@@ -98,7 +99,7 @@ class Death:
         return " ← ".join(self.frames)
 
 
-def find_death(target: Target, heaps: Sequence[Heap] = (), stacks: Stacks = NO_STACKS) -> Optional[Death]:
+def find_death(target: Target, heaps: Sequence[Heap] = (), stacks: Stacks = NO_DEBUG_INFO) -> Optional[Death]:
     """Return why the process of a core has died, or None: it lives, or a debugger wrote the core of a healthy one.
 
     :param heaps: name the block that a bad address is in; none where they are not known.

@@ -9,7 +9,8 @@ from gdbext.analysis.blocks.placenames import find_block_name, find_mapping_name
 from gdbext.heap.model import Heap
 from gdbext.memory import Region
 from gdbext.memory.corenotes import SIGBUS, SIGSEGV, SignalInfo
-from gdbext.target import Target, Thread
+from gdbext.process import Thread
+from gdbext.target import Target
 
 _NULL = 1 << 16  # vm.mmap_min_addr: nothing is ever mapped below
 _NEAR = 1 << 20  # bytes: a guard is hardly larger, nor a frame that jumps over one

@@ -12,10 +12,11 @@ from typing import Iterator, Optional, Sequence
 import numpy as np
 
 from gdbext.analysis.types.languages.names import find_plain_name
+from gdbext.debuginfo import Frame
 from gdbext.errors import FaultError
 from gdbext.memory import view
-from gdbext.structures.locks.model import Frame
-from gdbext.target import Target, Thread
+from gdbext.process import Thread
+from gdbext.target import Target
 
 LONGEST = 256  # bytes of a message
 _LARGEST = 1 << 24  # bytes that glibc maps for a message: the text of an assertion may be long, but not that long

@@ -19,8 +19,9 @@ from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex, for_each_written
 from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
+from gdbext.process import Module
 from gdbext.report import Bar, Kind, Memory, Problem, Report, column, line, table
-from gdbext.target import Module, Target
+from gdbext.target import Target
 from gdbext.wording import count_text, size_text
 
 RESERVED = "reserved, no access"

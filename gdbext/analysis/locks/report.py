@@ -9,9 +9,10 @@ from gdbext.analysis.locks.oddities import for_each_oddity
 from gdbext.analysis.locks.unowned import UnownedWaits
 from gdbext.analysis.locks.waitgraph import Convoy, Cycle, WaitGraph, build_graph
 from gdbext.analysis.missing import Unexamined
+from gdbext.debuginfo import Frame
 from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, line, table
 from gdbext.structures.locks.frames import label_of
-from gdbext.structures.locks.model import Census, Frame, LockState, Primitive, Wait
+from gdbext.structures.locks.model import Census, LockState, Primitive, Wait
 from gdbext.wording import count_text
 
 RESTARTED = "restart_syscall"  # how the kernel names a timed call once somebody has interrupted it

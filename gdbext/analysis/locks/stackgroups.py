@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence, Tuple
 
+from gdbext.debuginfo import Frame, Stacks
 from gdbext.report import Kind, Report, column, line, table
 from gdbext.structures.locks.frames import label_of, name_of
-from gdbext.structures.locks.model import Census, Frame, Stacks, Wait
+from gdbext.structures.locks.model import Census, Wait
 from gdbext.wording import count_text
 
 DEEPEST = 64

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.analysis.locks.waitgraph import build_graph
+from gdbext.debuginfo import Frame, Stacks
 from gdbext.report import Kind, column
-from gdbext.structures.locks.model import Census, Frame, Stacks, State
+from gdbext.structures.locks.model import Census, State
 from gdbext.structures.locks.waitplaces import WaitPlace, find_wait_place
 from gdbext.wording import count_text
 

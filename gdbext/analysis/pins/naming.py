@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Callable, Optional, Protocol, Tuple
+from typing import Callable, Optional, Tuple
 
 import numpy as np
 
@@ -16,85 +16,14 @@ from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.members import member_path, member_text
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange, RootWord
 from gdbext.analysis.types.model import DEBUG_INFO, UNKNOWN, VTABLE, BlockTypes
+from gdbext.debuginfo import RootNames
 from gdbext.heap.model import USED_STATES, Heap, State
+from gdbext.layout.types import Type
 from gdbext.memory.elfsymbols import Variables
-from gdbext.structures.types import Type
-from gdbext.target import Module
 
 _DESCRIPTOR = 0x2000  # bytes from the thread pointer on that may be the thread's descriptor
 
 BLOCK, FREE_BLOCK, ALLOCATOR = ("block", "free block", "allocator")
-
-
-@dataclass(frozen=True)
-class FramePlace:
-    """Where in a thread's stack a word is.
-
-    :param level: of the frame, as gdb counts.
-    :param function: None where it has no name.
-    :param variable: with the member ("item.next"); None where debug info knows none there.
-    """
-
-    level: int
-    function: Optional[str]
-    variable: Optional[str]
-
-
-class RootNames(Protocol):
-    """What a debugger knows of roots."""
-
-    def variables_of(self, module: Module) -> Optional[Variables]:
-        """Return a module's variables where they are in the target; None where its symbols are not known."""
-
-    def thread_locals_of(self, module: Module, thread: int) -> Optional[Variables]:
-        """Return a module's thread-local variables where a thread has them; None where that is not known."""
-
-    def readable(self, name: str) -> str:
-        """Return a linker's name as the program's source has it."""
-
-    def find_variable_type(self, name: str, address: int) -> Optional[Type]:
-        """Return the type of the variable of that name and address, or None."""
-
-    def find_type(self, name: str) -> Optional[Type]:
-        """Return the complete type of that name, or None."""
-
-    def find_frame(self, thread: int, address: int) -> Optional[FramePlace]:
-        """Return which frame of a thread a stack address belongs to, or None."""
-
-    def find_in_register(self, thread: int, register: str, value: int) -> Optional[FramePlace]:
-        """Return the variable of the newest frame that is in a register, or None."""
-
-
-class NoNames:
-    """For targets without a debugger behind them."""
-
-    def variables_of(self, module: Module) -> Optional[Variables]:
-        """Return None."""
-        return None
-
-    def thread_locals_of(self, module: Module, thread: int) -> Optional[Variables]:
-        """Return None."""
-        return None
-
-    def readable(self, name: str) -> str:
-        """Return the name."""
-        return name
-
-    def find_variable_type(self, name: str, address: int) -> Optional[Type]:
-        """Return None."""
-        return None
-
-    def find_type(self, name: str) -> Optional[Type]:
-        """Return None."""
-        return None
-
-    def find_frame(self, thread: int, address: int) -> Optional[FramePlace]:
-        """Return None."""
-        return None
-
-    def find_in_register(self, thread: int, register: str, value: int) -> Optional[FramePlace]:
-        """Return None."""
-        return None
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.pins.naming import Places, RootNames
+from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.owners import Owned, find_owners
 from gdbext.analysis.reach.reporting import report_on_reach
+from gdbext.debuginfo import RootNames
 from gdbext.heap.model import U32, U64, Mask
 from gdbext.kernels import NOT_REACHED, SUPER, find_dominators, sum_up_tree
 from gdbext.report import Kind, Problem, Report, column, line, table

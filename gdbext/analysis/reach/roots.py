@@ -26,7 +26,8 @@ from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
 from gdbext.memory import Region
 from gdbext.memory.intervals import Coverage, columns, subtract, unite
-from gdbext.target import Target, Thread
+from gdbext.process import Thread
+from gdbext.target import Target
 
 Piece = Tuple[int, int]
 

@@ -13,8 +13,9 @@ from gdbext.analysis.locks.report import Position
 from gdbext.analysis.tables.search import Looked
 from gdbext.errors import FaultError
 from gdbext.memory.bulk import words_at
+from gdbext.process import Thread
 from gdbext.structures.walk.model import U64, BinsWalk, Group, ListHead, ListWalk, Table
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 _STACK_WORDS = 512
 

@@ -8,14 +8,15 @@ from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.tables.counts import Walked, walk_structure
 from gdbext.analysis.tables.skew import find_table_findings
 from gdbext.analysis.triage import Beyond
+from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, ShapeError, UsageError
+from gdbext.layout.types import Located, Type
 from gdbext.progress import Progress, WorkLimit
 from gdbext.report import Evidence, Finding, Settings
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.opening import Structure
 from gdbext.structures.shapes.overrides import Manner
 from gdbext.structures.shapes.resolve import Opened, open_located
-from gdbext.structures.types import Located, Type, Types
 from gdbext.structures.walk.model import Group
 from gdbext.target import Target
 from gdbext.wording import count_text, grouped

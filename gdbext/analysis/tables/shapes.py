@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
 
 from gdbext.abi import Abi
+from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError, UsageError
+from gdbext.layout.types import Type
 from gdbext.report import Evidence, Kind, Report, Rows, column, line, table
 from gdbext.structures.shapes.bind import BoundShape, bind
 from gdbext.structures.shapes.guessing import guess
@@ -17,7 +19,6 @@ from gdbext.structures.shapes.paths import GlobalRoot, ModuleRoot, Root
 from gdbext.structures.shapes.resolve import bind_fitting, nearest_shape
 from gdbext.structures.shapes.saving import save_all
 from gdbext.structures.shapes.shape import Shape, parse_shape
-from gdbext.structures.types import Type, Types
 from gdbext.target import Target
 
 

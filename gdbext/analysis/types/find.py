@@ -9,7 +9,6 @@ import numpy as np
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.types.blockwords import Words
 from gdbext.analysis.types.claims import Sheet
-from gdbext.analysis.types.clues import Clues, TypedPlace
 from gdbext.analysis.types.fits import Fits
 from gdbext.analysis.types.flattened import Layout, Layouts
 from gdbext.analysis.types.hints import put_contents
@@ -20,11 +19,12 @@ from gdbext.analysis.types.model import HIGH, MEDIUM, VTABLE, BlockTypes
 from gdbext.analysis.types.propagate import Propagation
 from gdbext.analysis.types.shaped import ShapedTable, put_shaped
 from gdbext.analysis.types.similarity import put_similarity
+from gdbext.debuginfo import Clues, TypedPlace
 from gdbext.kernels import NOT_REACHED
+from gdbext.layout.types import Code, Type
 from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
 from gdbext.report import Problem
-from gdbext.structures.types import Code, Type
 from gdbext.target import Target
 from gdbext.wording import grouped
 

@@ -14,7 +14,7 @@ from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from gdbext.analysis.types.languages.names import find_template, readable, template_arguments
 from gdbext.analysis.types.model import CONTAINER, DEBUG_INFO
-from gdbext.structures.types import Code, Field, Type
+from gdbext.layout.types import Code, Field, Type
 
 # What a pointer in an object leads to.
 OBJECT, NODE, BUCKETS, RANGE, STRING = ("object", "node", "buckets", "range", "string")

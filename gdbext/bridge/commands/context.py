@@ -10,7 +10,6 @@ from gdbext.bridge.stops.progress import TerminalProgress
 from gdbext.errors import NoHeapError
 
 if TYPE_CHECKING:
-    from gdbext.analysis.pins.naming import RootNames
     from gdbext.analysis.reach.graph import Reach
     from gdbext.analysis.reach.model import Reading
     from gdbext.analysis.types.model import BlockTypes
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from gdbext.bridge.ports.discover import Discovery
     from gdbext.bridge.ports.stacks import GdbStacks
     from gdbext.bridge.ports.types import GdbTypes
+    from gdbext.debuginfo import RootNames
+    from gdbext.layout.types import Located, Type
     from gdbext.structures.shapes.library import Library
-    from gdbext.structures.types import Located, Type
     from gdbext.target import Target
 
 

@@ -12,9 +12,9 @@ from gdbext.analysis.tables.places import TablePlaces, WalkedTable, walked_table
 from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.triage import NOTHING
 from gdbext.bridge.commands.tables import find_tables
+from gdbext.debuginfo import Frame, Stacks, Types
 from gdbext.structures.locks.frames import find_telling
-from gdbext.structures.locks.model import Census, Frame, Stacks
-from gdbext.structures.types import Types
+from gdbext.structures.locks.model import Census
 
 _FRAMES = 24
 

@@ -8,8 +8,8 @@ from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.tables import search
 from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.triage import Beyond
+from gdbext.layout.types import Located
 from gdbext.structures.shapes.anchored import anchors
-from gdbext.structures.types import Located
 from gdbext.wording import grouped
 
 

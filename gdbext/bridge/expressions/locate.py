@@ -18,7 +18,7 @@ from gdbext.bridge.expressions.harmless import check_harmless, one_line, without
 from gdbext.bridge.expressions.identifiers import find_names, replace_names
 from gdbext.bridge.ports.typemaker import REFERENCES
 from gdbext.errors import UsageError
-from gdbext.structures.types import Located
+from gdbext.layout.types import Located
 from gdbext.wording import count_text
 
 FRAMES = 20_000  # that are searched, of all threads

@@ -8,7 +8,7 @@ import gdb
 
 from gdbext.bridge.expressions import wordsize
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
-from gdbext.structures.types import Located
+from gdbext.layout.types import Located
 
 _PLACES = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION, gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_FUNC)
 

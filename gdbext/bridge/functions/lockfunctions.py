@@ -16,7 +16,8 @@ from gdbext.bridge.stops import settings
 from gdbext.errors import UsageError
 
 if TYPE_CHECKING:  # numpy is loaded when the function is called, not at start-up
-    from gdbext.target import Target, Thread
+    from gdbext.process import Thread
+    from gdbext.target import Target
 
 _OBJECTS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION, gdb.TYPE_CODE_ARRAY)
 

@@ -12,8 +12,8 @@ from gdbext.errors import UsageError
 from gdbext.structures.walk.counting import NODE_LIMIT
 
 if TYPE_CHECKING:  # numpy is loaded when a table is asked for, not at start-up
+    from gdbext.layout.types import Located
     from gdbext.structures.shapes.resolve import Opened
-    from gdbext.structures.types import Located
     from gdbext.structures.walk.model import BinsWalk, ListWalk, ProbeTable, Table
     from gdbext.structures.walk.trees import TreeWalk
     from gdbext.target import Target

@@ -21,7 +21,7 @@ from gdbext.bridge.expressions.locate import locate
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
 from gdbext.bridge.stops import session
 from gdbext.errors import FaultError, UsageError
-from gdbext.structures.types import Code, Located, Type
+from gdbext.layout.types import Code, Located, Type
 
 DEPTH = 3  # members from a variable on
 _ELEMENTS = 16  # of an array

@@ -11,8 +11,8 @@ from typing import Iterator, Mapping, Optional, Sequence
 
 import gdb
 
+from gdbext.process import Identity, Module
 from gdbext.report import Problem
-from gdbext.target import Identity, Module
 from gdbext.wording import count_text
 
 

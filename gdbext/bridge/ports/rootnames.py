@@ -15,16 +15,17 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import gdb
 
-from gdbext.analysis.pins.naming import FramePlace
 from gdbext.analysis.reach.members import member_path
 from gdbext.bridge.expressions import language, lookup, selection, values
 from gdbext.bridge.ports.stacks import find_stack_pointer
 from gdbext.bridge.ports.typemaker import type_of
 from gdbext.bridge.ports.types import GdbTypes
+from gdbext.debuginfo import FramePlace
+from gdbext.layout.types import Type
 from gdbext.memory.elfsymbols import SymbolTable, Variables, find_symbol_table
 from gdbext.memory.hostfiles import HostFiles
-from gdbext.structures.types import Type
-from gdbext.target import Module, Target
+from gdbext.process import Module
+from gdbext.target import Target
 
 _FRAMES = 128  # of one thread
 _RED_ZONE = 128

@@ -10,8 +10,9 @@ from typing import Iterator, Optional, Sequence
 import gdb
 
 from gdbext.bridge.expressions import selection
-from gdbext.structures.locks.model import HANDLER, Frame
-from gdbext.target import Target, Thread
+from gdbext.debuginfo import HANDLER, Frame
+from gdbext.process import Thread
+from gdbext.target import Target
 
 _DEEP = 24
 _STACK_POINTERS = ("rsp", "esp", "sp", "r1")

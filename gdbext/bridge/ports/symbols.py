@@ -12,8 +12,9 @@ from typing import Any, Iterator, Optional, Sequence
 import gdb
 
 from gdbext.bridge.expressions import selection
+from gdbext.debuginfo import DebugStruct, Symbol
 from gdbext.layout import Member, StructLayout
-from gdbext.target import DebugStruct, Symbol, Thread
+from gdbext.process import Thread
 
 # Names of C++ have spaces: "(anonymous namespace)::lock".
 _WHERE = re.compile(r"^(?P<name>\S.*?)(?: \+ (?P<offset>\d+))? in section \S+?(?: of (?P<file>.+))?$")

@@ -28,8 +28,9 @@ from gdbext.memory import Memory
 from gdbext.memory.cached import CachedMemory
 from gdbext.memory.presence import check_swapped
 from gdbext.memory.process import ProcessMemory
+from gdbext.process import Identity, Module, Thread
 from gdbext.report import Problem
-from gdbext.target import Identity, Module, Target, Thread
+from gdbext.target import Target
 
 AT_PAGESZ = 6
 AT_ENTRY = 9

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Iterator, Sequence
 
+from gdbext.process import Thread
 from gdbext.report import Problem
-from gdbext.target import Thread
 
 UNLISTED = "threads-not-listed"
 

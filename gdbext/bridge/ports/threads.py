@@ -8,7 +8,7 @@ import gdb
 
 from gdbext.abi import Abi
 from gdbext.bridge.expressions import selection
-from gdbext.target import Thread
+from gdbext.process import Thread
 
 # gdb's names of the stack pointer and of the thread pointer.
 _STACK_POINTERS = ("rsp", "esp", "sp", "r1")

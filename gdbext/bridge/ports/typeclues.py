@@ -10,14 +10,14 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 import gdb
 
-from gdbext.analysis.types.clues import TypedPlace
 from gdbext.bridge.expressions import language, lookup, minimal, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
 from gdbext.bridge.ports import discover
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
 from gdbext.bridge.stops import session, settings
+from gdbext.debuginfo import TypedPlace
+from gdbext.layout.types import Code, Type
 from gdbext.report import Problem
-from gdbext.structures.types import Code, Type
 from gdbext.target import Target
 
 _LOCALS = 0.3  # share of what may be examined that is kept for them

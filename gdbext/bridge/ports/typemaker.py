@@ -9,7 +9,7 @@ import gdb
 from gdbext.bridge.expressions import lookup, wordsize
 from gdbext.bridge.ports.bitfields import place_bits
 from gdbext.bridge.stops import session
-from gdbext.structures.types import Code, Field, Type
+from gdbext.layout.types import Code, Field, Type
 
 _RECORDS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
 REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))

@@ -9,7 +9,7 @@ import gdb
 from gdbext.bridge.expressions import lookup
 from gdbext.bridge.expressions.values import find_address, located
 from gdbext.bridge.ports.typemaker import type_of as type_of
-from gdbext.structures.types import Located, Type
+from gdbext.layout.types import Located, Type
 
 
 class GdbTypes:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Mapping, Optional, Sequence, Union
 
 from gdbext.abi import Abi
+from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError
+from gdbext.layout.types import Code, Type
 from gdbext.structures.shapes.declared import Layered, declare_types
 from gdbext.structures.shapes.expressions import Expression
 from gdbext.structures.shapes.library import Library
@@ -26,7 +28,6 @@ from gdbext.structures.shapes.shape import (
     Shape,
     SlotFieldPart,
 )
-from gdbext.structures.types import Code, Type, Types
 from gdbext.structures.walk.model import NUMBER_SIZES, Links, Scalar
 
 Amount = Union[int, Expression, BoundPath]  # a number that is known, computed over the lets, or read

@@ -6,9 +6,10 @@ import re
 from typing import Mapping, Optional, Sequence
 
 from gdbext.abi import Abi
+from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError
+from gdbext.layout.types import Code, Field, Located, Type, bare_name
 from gdbext.structures.shapes.shape import StructPart
-from gdbext.structures.types import Code, Field, Located, Type, Types, bare_name
 
 _MEMBER = re.compile(
     r"(?P<type>(?:struct\s+|union\s+)?[A-Za-z_]\w*)\s*(?P<stars>\**)\s*(?P<name>[A-Za-z_]\w*)\s*(?P<counts>(?:\[\w*\])*)$"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.errors import ShapeError
+from gdbext.layout.types import Type, bare_name
 from gdbext.report import Problem
 from gdbext.structures.shapes.paths import find_binding
 from gdbext.structures.shapes.shape import Shape, parse_shape
-from gdbext.structures.types import Type, bare_name
 
 _LARGEST = 1 << 20  # bytes of a file; those of the pack have some two thousand
 

@@ -14,6 +14,7 @@ from typing import Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import numpy as np
 
+from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, ShapeError
 from gdbext.report import Problem
 from gdbext.structures.shapes.bind import (
@@ -32,7 +33,6 @@ from gdbext.structures.shapes.bind import (
 )
 from gdbext.structures.shapes.expressions import Expression
 from gdbext.structures.shapes.paths import BoundPath, GlobalRoot, Root, RootAddress
-from gdbext.structures.types import Types
 from gdbext.structures.walk.chainwalk import decode_head
 from gdbext.structures.walk.model import (
     NUMBER_SIZES,

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from gdbext.arguments import parse_int
+from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError, UsageError
+from gdbext.layout.types import Type
 from gdbext.structures.shapes.guessing import Link, find_links
 from gdbext.structures.shapes.paths import BoundPath, Path, parse_path
 from gdbext.structures.shapes.shape import BinsPart, LinkPart, ListPart, NodePart, Paths, Shape, TablePart
-from gdbext.structures.types import Type, Types
 
 OPTIONS = "options"  # the name of a shape that is made of options alone
 SELF = parse_path("self")

@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.arguments import nearest
+from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, GdbextError, ShapeError, UsageError
+from gdbext.layout.types import Code, Field, Located, Type, bare_name
 from gdbext.progress import SILENT
 from gdbext.report import Evidence, Problem
 from gdbext.structures.shapes.anchored import find_anchored, is_anchored
@@ -32,7 +34,6 @@ from gdbext.structures.shapes.overrides import (
 )
 from gdbext.structures.shapes.paths import Path
 from gdbext.structures.shapes.shape import BinsPart, GroupPart, LinkPart, NodePart, Shape
-from gdbext.structures.types import Code, Field, Located, Type, Types, bare_name
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list
 from gdbext.structures.walk.model import End, Group, Links, ListHead, Node, ProbeTable, Table, TreeRoot

@@ -24,9 +24,9 @@ from gdbext.analysis.triage import (
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.process import ProcessMemory
+from gdbext.process import Identity, Thread
 from gdbext.render import json_pieces, text
 from gdbext.report import Confidence, Finding, Problem, Severity
-from gdbext.target import Identity, Thread
 
 MB = 1 << 20
 START = 0x10000000

@@ -10,8 +10,8 @@ from typing import Optional, Sequence
 
 from gdbext.heap.glibc.layouts import TcacheLayout
 from gdbext.layout import StructLayout
+from gdbext.process import Thread
 from gdbext.report import Evidence, Problem
-from gdbext.target import Thread
 from gdbext.wording import count_text
 
 __all__ = ["Location", "Tcache", "TcacheLayout"]

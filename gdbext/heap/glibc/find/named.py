@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
+from gdbext.debuginfo import Symbol
 from gdbext.heap.glibc.layouts import CANONICAL, TcacheLayout, tcache_from_debug
 from gdbext.heap.symbolcheck import find_disbelief
 from gdbext.layout import StructLayout
 from gdbext.report import Problem
-from gdbext.target import Symbol, Target
+from gdbext.target import Target
 
 _TAGS = {"heap_info": "_heap_info"}
 _NEEDED = {

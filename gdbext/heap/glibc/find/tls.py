@@ -19,7 +19,7 @@ from gdbext.heap.glibc.find.invariants import Probe
 from gdbext.heap.model import U64
 from gdbext.memory import Region
 from gdbext.memory.bulk import words_at
-from gdbext.target import Thread
+from gdbext.process import Thread
 
 _BELOW = {"x86-64", "i386", "22", "s390x", "2", "43"}
 _SELF_POINTING = {"x86-64", "i386", "22", "s390x"}

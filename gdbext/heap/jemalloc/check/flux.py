@@ -15,8 +15,9 @@ import numpy as np
 from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.model import ExtentState, Jemalloc
 from gdbext.memory.bulk import words_at
+from gdbext.process import Module, Thread
 from gdbext.report import Problem, ThreadRef
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 from gdbext.wording import count_text
 
 _MARK = "; in flux: "  # stands between what does not hold and why it need not

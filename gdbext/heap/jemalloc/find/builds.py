@@ -14,7 +14,8 @@ from gdbext.heap.jemalloc.find.named import Globals
 from gdbext.heap.jemalloc.layouts import for_version
 from gdbext.memory import view
 from gdbext.memory.elf import find_image
-from gdbext.target import Module, Target
+from gdbext.process import Module
+from gdbext.target import Target
 
 _TABLE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "data", "builds.json")
 

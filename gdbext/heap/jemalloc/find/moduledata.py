@@ -13,7 +13,8 @@ from gdbext.heap.jemalloc.model import U64, BinInfo
 from gdbext.heap.jemalloc.sizes import size_classes
 from gdbext.memory import Region
 from gdbext.memory.bulk import words_at
-from gdbext.target import Module, Target
+from gdbext.process import Module
+from gdbext.target import Target
 
 _MOST = 64 << 20  # bytes of one region that are searched
 _FIRST = 4  # size classes that must stand in a row before a place is looked at

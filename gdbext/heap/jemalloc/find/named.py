@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping, Optional
 
+from gdbext.debuginfo import Symbol
 from gdbext.errors import LayoutError
 from gdbext.heap.jemalloc.layouts import Layout, make_layout, pick_structs
 from gdbext.heap.symbolcheck import find_disbelief
 from gdbext.layout import StructLayout
+from gdbext.process import Module
 from gdbext.report import Problem
-from gdbext.target import Module, Symbol, Target
+from gdbext.target import Target
 
 # Upstream's own; bare; Rust's jemalloc-sys and its older name; upstream's test builds.
 PREFIXES = ("je_", "", "_rjem_je_", "_rjem_", "jet_")

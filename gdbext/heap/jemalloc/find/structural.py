@@ -27,9 +27,10 @@ from gdbext.heap.jemalloc.layouts import Layout, for_version, recorded
 from gdbext.heap.jemalloc.model import U64, Geometry
 from gdbext.heap.jemalloc.read.records import gather, mapped
 from gdbext.heap.jemalloc.read.rtree import edata_of, geometries
+from gdbext.process import Module
 from gdbext.progress import Progress
 from gdbext.report import Problem
-from gdbext.target import Module, Target
+from gdbext.target import Target
 
 _CACHELINE = 64  # alignment of arenas and of the tree's nodes (base_alloc)
 _MOST_BLOCKS = 1 << 12

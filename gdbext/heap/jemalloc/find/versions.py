@@ -7,7 +7,8 @@ from typing import Iterator
 
 from gdbext.errors import FaultError
 from gdbext.memory import Buffer, view
-from gdbext.target import Module, Target
+from gdbext.process import Module
+from gdbext.target import Target
 
 _COMMIT = re.compile(rb"-g[0-9a-f]{40}\0")  # what is rare is looked for first: modules are large
 _VERSION = re.compile(rb"\d+\.\d+\.\d+-\d+-g[0-9a-f]{40}\Z")

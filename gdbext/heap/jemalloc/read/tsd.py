@@ -21,8 +21,9 @@ from gdbext.heap.jemalloc.read.records import Record, read_record
 from gdbext.memory import view
 from gdbext.memory.bulk import words_at
 from gdbext.memory.elf import Image, find_image
+from gdbext.process import Module, Thread
 from gdbext.report import Problem
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 from gdbext.wording import count_text
 
 _MOST_THREADS = 1 << 20

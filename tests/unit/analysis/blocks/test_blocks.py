@@ -16,8 +16,9 @@ from gdbext.errors import GdbextError, NoHeapError, UsageError
 from gdbext.heap.model import FREE_STATES, USED_STATES, Arena, Blocks, Heap, Span, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module, Thread
 from gdbext.render import json_pieces, text
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 
 START = 0x10000
 KINDS = [State.IN_USE, State.SMALL, State.TCACHE, State.IN_USE, State.FASTBIN, State.TOP]

@@ -12,18 +12,20 @@ from gdbext.abi import I386, X86_64, Abi
 from gdbext.analysis.blocks import place
 from gdbext.analysis.blocks.dump import block_window
 from gdbext.analysis.blocks.livefacts import Live
-from gdbext.analysis.pins.naming import NoNames, Places
+from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN, Reading
 from gdbext.analysis.types.model import BlockTypes, TypeName
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.heap.model import Span, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module, Thread
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
 from gdbext.structures.shapes.declared import declare_types
 from gdbext.structures.shapes.shape import StructPart
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 from tests.unit.analysis.heaps import heap_of
 
 HEAP, STACK, CODE, DATA = 0x55550000, 0x7FFF0000, 0x400000, 0x500000
@@ -91,7 +93,7 @@ def known_of(heaps, target, reading=PLAIN, types=None):
     codes = {ITEM: 1, PAIR: 2}
     code = np.array([codes.get(address, 0) for address in reach.address.tolist()], np.uint32)
     found = BlockTypes(names, code, (3 * (code > 0)).astype(np.uint8))
-    return place.Known(Live(reach, found), Places(reach, NoNames(), lambda: found), types)
+    return place.Known(Live(reach, found), Places(reach, NoDebugInfo(), lambda: found), types)
 
 
 def rows_at(address, words=0, known=True, **extra):

@@ -21,12 +21,13 @@ from gdbext.analysis.crash.lastwords import (
 )
 from gdbext.analysis.triage import triage
 from gdbext.coretarget import read_core_target
+from gdbext.debuginfo import HANDLER, Frame, Symbol
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.corenotes import SI_KERNEL, SIGBUS, SIGFPE, SIGSEGV, SignalInfo
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.locks.model import HANDLER, Frame
-from gdbext.target import Identity, Module, Symbol, Target, Thread
+from gdbext.process import Identity, Module, Thread
+from gdbext.target import Target
 from tests.support.elfwriter import CoreWriter
 from tests.unit.analysis.heaps import heap_of
 

@@ -13,8 +13,9 @@ from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.memory.intervals import Coverage
 from gdbext.memory.mappings import Mapping
+from gdbext.process import Identity, Module, Thread
 from gdbext.render import text
-from gdbext.target import Identity, Module, Target, Thread
+from gdbext.target import Target
 
 
 def u64(values):

@@ -10,13 +10,15 @@ from gdbext.analysis.footprint.residency import PageResidency
 from gdbext.analysis.footprint.unattributed import find_unattributed
 from gdbext.analysis.missing import Unexamined, with_clock
 from gdbext.analysis.thresholds import thresholds
+from gdbext.debuginfo import Symbol
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.memory.intervals import Coverage
+from gdbext.process import Identity, Module
 from gdbext.progress import SILENT, WorkLimit
 from gdbext.report import Report
-from gdbext.target import Identity, Module, Symbol, Target
+from gdbext.target import Target
 
 MB = 1 << 20
 HEAP, POOL = 0x10000000, 0x70000000

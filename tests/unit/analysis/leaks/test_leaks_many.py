@@ -14,8 +14,9 @@ from gdbext.heap.model import Arena, Blocks, Heap, Span
 from gdbext.kernels import IN_USE
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Thread
 from gdbext.progress import SILENT
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 HEAP, STEP = 0x10000000, 64
 

@@ -11,8 +11,9 @@ from gdbext.analysis.locks.stackgroups import fold, group_stacks
 from gdbext.analysis.locks.unowned import find_unowned
 from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
+from gdbext.debuginfo import HANDLER, Frame
 from gdbext.structures.locks.frames import find_telling
-from gdbext.structures.locks.model import HANDLER, Frame, Primitive
+from gdbext.structures.locks.model import Primitive
 from gdbext.structures.locks.waitplaces import WAIT_PLACES, find_wait_place
 from tests.unit.analysis.heaps import NOTHING as NO_TARGET
 from tests.unit.analysis.locks.test_lockwait import census, document, running, waiting

@@ -15,9 +15,10 @@ from gdbext.errors import UsageError
 from gdbext.heap.model import State as Block
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module, Thread
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
 from gdbext.structures.walk.model import BinArray, Links, Node, Table
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 from tests.unit.analysis.tables.walks import bins_walk, head, list_walk, opened, table, walked
 
 MASK = (1 << 64) - 1

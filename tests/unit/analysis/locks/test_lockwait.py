@@ -14,9 +14,10 @@ from gdbext.analysis.locks.waitchanges import Earlier, compare
 from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.locks.waitgraph import build_graph
 from gdbext.analysis.tables.places import TablePlaces, WalkedTable
+from gdbext.debuginfo import Frame
+from gdbext.process import Thread
 from gdbext.report import Confidence
-from gdbext.structures.locks.model import Census, Frame, LockState, Mention, Primitive, State, Wait
-from gdbext.target import Thread
+from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
 
 
 def thread(number):

@@ -8,9 +8,9 @@ import pytest
 from gdbext.analysis.locks.findings import find_lock_findings
 from gdbext.analysis.locks.report import Knowledge, lockwait_report
 from gdbext.analysis.locks.waitgraph import build_graph
+from gdbext.process import Thread
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
-from gdbext.target import Thread
 
 
 def waiting(number, lock, owner, primitive=Primitive.MUTEX, **more):

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from gdbext.analysis.pins.naming import FramePlace, Places
+from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.model import RootWord
 from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
+from gdbext.debuginfo import FramePlace
 from gdbext.heap.model import State
+from gdbext.layout.types import Code, Field, Type
 from gdbext.memory import Region
-from gdbext.structures.types import Code, Field, Type
 from tests.support.reachworld import DATA, HEAP, STACK, ReachWorld
 from tests.unit.analysis.reach.names import SaidNames, variables
 

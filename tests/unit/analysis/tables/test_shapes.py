@@ -3,12 +3,13 @@
 import pytest
 
 from gdbext.analysis.tables.shapes import find_saving, guess_report, list_report, save_report, shape_name, show_report
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import ShapeError, UsageError
+from gdbext.layout.types import Located
+from gdbext.process import Module
 from gdbext.report import Problem
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.shape import parse_shape
-from gdbext.structures.types import Located, NoTypes
-from gdbext.target import Module
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {
@@ -49,7 +50,7 @@ def test_a_shape_is_held_against_the_types_of_the_program(world):
         ("struct other", "none", "list.first: struct other has no member first"),
     ]
     assert [row.members for row in show_report(known, "raw", world, world.abi).data.fits] == ["offsets"]
-    assert show_report(known, "raw", NoTypes(), None).data.fits is None
+    assert show_report(known, "raw", NoDebugInfo(), None).data.fits is None
     with pytest.raises(UsageError, match="no shape quee; did you mean queue?"):
         show_report(known, "quee", world, world.abi)
 

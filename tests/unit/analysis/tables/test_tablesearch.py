@@ -9,9 +9,10 @@ import pytest
 
 from gdbext.analysis.tables import search as tablesearch
 from gdbext.analysis.triage import Beyond, triage
+from gdbext.debuginfo import NoDebugInfo
+from gdbext.layout.types import Code, Located, Type
 from gdbext.progress import SILENT
 from gdbext.report import Confidence, Evidence, Finding, Severity
-from gdbext.structures.types import Code, Located, NoTypes, Type
 from tests.support.worlds import World, library
 
 STRUCTS = {
@@ -137,7 +138,7 @@ def test_only_shapes_that_name_their_types_are_searched_for(world):
     assert [matches(world.type(name)) for name in STRUCTS] == [False, False, True, True]
     assert tablesearch.may_have_tables(world, shapes)
     assert not tablesearch.may_have_tables(World(item="u32 a"), shapes)
-    assert not tablesearch.may_have_tables(NoTypes(), shapes)
+    assert not tablesearch.may_have_tables(NoDebugInfo(), shapes)
 
 
 @pytest.mark.parametrize(

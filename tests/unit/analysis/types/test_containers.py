@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.structures.types import Code, Field, Type
+from gdbext.layout.types import Code, Field, Type
 from tests.unit.analysis.types.world import World
 
 HIGH = ("container", "high")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
-from gdbext.analysis.types.clues import TypedPlace
-from gdbext.structures.types import Code, Field, Type
+from gdbext.debuginfo import TypedPlace
+from gdbext.layout.types import Code, Field, Type
 from tests.unit.analysis.types.world import DATA, HEAP, World
 
 BIG = Abi(8, "big", "s390x")

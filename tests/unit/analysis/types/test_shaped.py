@@ -5,9 +5,9 @@ import pytest
 
 from gdbext.analysis.tables.counts import Walked
 from gdbext.analysis.tables.search import Looked
-from gdbext.analysis.types.clues import NoClues
 from gdbext.analysis.types.find import find_types
 from gdbext.analysis.types.shaped import ShapedTable, shaped_tables
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.heap.model import State
 from gdbext.progress import SILENT
 from gdbext.report import Problem
@@ -21,7 +21,7 @@ def u64(*values):
 
 def types_of(world, *tables):
     reach = world.reach()
-    found = find_types(reach, NoClues(), SILENT, tables=tables)
+    found = find_types(reach, NoDebugInfo(), SILENT, tables=tables)
     return {
         int(address): (found.name(row), found.types[found.code[row]].kind, int(found.confidence[row]))
         for row, address in enumerate(reach.address)

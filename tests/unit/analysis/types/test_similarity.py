@@ -7,7 +7,7 @@ import pytest
 
 from gdbext.abi import I386, X86_64, Abi
 from gdbext.analysis.types import similarity
-from gdbext.structures.types import Code, Type
+from gdbext.layout.types import Code, Type
 from tests.unit.analysis.types.world import CODE, World
 
 BIG = Abi(8, "big", "s390x")

@@ -7,24 +7,25 @@ import numpy as np
 from gdbext.abi import X86_64
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import LiveBlocks, Marked, RootHits, Roots
-from gdbext.analysis.types.clues import NoClues, TypedPlace
 from gdbext.analysis.types.find import find_types
 from gdbext.analysis.types.model import CONFIDENCE_NAMES
+from gdbext.debuginfo import NoDebugInfo, Symbol, TypedPlace
 from gdbext.heap.model import Blocks, Heap
 from gdbext.kernels import NOT_REACHED, REACHED, BlockIndex, Hits, PointerRules
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module
 from gdbext.progress import SILENT
 from gdbext.structures.shapes.declared import DeclaredTypes
 from gdbext.structures.shapes.shape import StructPart
-from gdbext.target import Module, NoSymbols, Symbol, Target
+from gdbext.target import Target
 
 # Addresses in blocks are letters, for those who take them for text.
 MODULE, CODE, DATA, HEAP = 0x400000, 0x410000, 0x420000, 0x62616000
 PAGES = 0x10000
 
 
-class Names(NoSymbols):
+class Names(NoDebugInfo):
     """Symbols by address."""
 
     def __init__(self, names):
@@ -158,7 +159,7 @@ class World:
         }
 
 
-class Clues(NoClues):
+class Clues(NoDebugInfo):
     """What a world's debugger would say."""
 
     def __init__(self, world):

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386
+from gdbext.debuginfo import Frame
+from gdbext.process import Module, Thread
 from gdbext.report import Confidence
-from gdbext.structures.locks.model import Frame, Primitive, State
-from gdbext.target import Module, Thread
+from gdbext.structures.locks.model import Primitive, State
 from tests.support.lockworld import (
     BITSET_RT,
     CODE,

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, Abi
+from gdbext.debuginfo import Frame
 from gdbext.memory.fake import FakeMemory
 from gdbext.report import Confidence
 from gdbext.structures.locks.frames import find_telling
-from gdbext.structures.locks.model import Frame, Primitive, State
+from gdbext.structures.locks.model import Primitive, State
 from gdbext.structures.locks.spins import find_spinlock
 from gdbext.structures.locks.waiters import count_told_waiters
 from gdbext.target import Target

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gdbext.layout.types import Located
 from gdbext.structures.shapes.anchored import anchors, find_anchored, is_anchored
 from gdbext.structures.shapes.resolve import Manner, open_located
 from gdbext.structures.shapes.shape import parse_shape
-from gdbext.structures.types import Located
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list
 from tests.support.worlds import World, library

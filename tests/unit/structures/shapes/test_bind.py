@@ -2,12 +2,13 @@
 
 import pytest
 
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import ShapeError
+from gdbext.layout.types import Code, Located, Type
 from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.expressions import Expression
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.shape import parse_shape
-from gdbext.structures.types import Code, Located, NoTypes, Type
 from gdbext.structures.walk.model import Scalar
 from tests.support.worlds import ABIS, World, library
 
@@ -84,7 +85,7 @@ def test_types_that_the_program_lacks_are_declared_by_the_shape():
         for name, members in STRUCTS.items()
     )
     shape = parse_shape(TABLE + rows, "test.toml")
-    declared = bind(shape, None, NoTypes(), library(TABLE), ABIS["x86-64"])
+    declared = bind(shape, None, NoDebugInfo(), library(TABLE), ABIS["x86-64"])
     assert declared.types_from == "declarations"
     assert declared.part == bound(TABLE).part
     world = World(**{**STRUCTS, "entry": "u64 more; " + STRUCTS["entry"]})
@@ -113,7 +114,7 @@ head = "+0x8"
 next = "+0x8"
 hash = "+0x18:4"
 """
-    shape = bind(parse_shape(text, "raw.toml"), None, NoTypes(), Library({}), ABIS["x86-64"])
+    shape = bind(parse_shape(text, "raw.toml"), None, NoDebugInfo(), Library({}), ABIS["x86-64"])
     assert shape.types_from == "offsets"
     assert shape.part.arrays[0].array.path.offsets == (24,)
     assert shape.part.node.links.alignment == 1
@@ -184,7 +185,7 @@ def test_the_link_may_be_searched_for_in_a_node_of_any_name():
     with pytest.raises(ShapeError, match="node.find: struct bin has no member le_next"):
         bound(text, "none", world=world)
     with pytest.raises(ShapeError, match="node.find: the node's type is not known"):
-        bind(parse_shape(text.replace('"head"', '"+0"'), "x"), None, NoTypes(), Library({}), ABIS["i386"])
+        bind(parse_shape(text.replace('"head"', '"+0"'), "x"), None, NoDebugInfo(), Library({}), ABIS["i386"])
 
 
 def test_the_element_is_a_member_of_its_type_or_a_number_of_the_object():
@@ -398,4 +399,4 @@ def test_what_does_not_fit_is_told_with_shape_key_and_member(text, message):
 
 def test_without_types_names_cannot_be():
     with pytest.raises(ShapeError, match="shape table: let.mask: an untyped object has no members, so no mask"):
-        bind(parse_shape(TABLE, "t"), None, NoTypes(), library(TABLE), ABIS["x86-64"])
+        bind(parse_shape(TABLE, "t"), None, NoDebugInfo(), library(TABLE), ABIS["x86-64"])

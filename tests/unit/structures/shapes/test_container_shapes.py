@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import ShapeError
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
@@ -21,7 +22,6 @@ from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.library import read_library
 from gdbext.structures.shapes.opening import check_valid, open_shape
 from gdbext.structures.shapes.shape import StructPart
-from gdbext.structures.types import NoTypes
 from gdbext.structures.walk.probes import read_field, walk_probes
 from gdbext.target import Target
 
@@ -38,9 +38,9 @@ def target_of(abi, thing, arrays=b""):
 
 def opened(name, target):
     shape = LIBRARY.find_shape(name) if isinstance(name, str) else name
-    bound = bind(shape, None, NoTypes(), LIBRARY, target.abi)
-    assert check_valid(bound, target, OBJECT, NoTypes())
-    return open_shape(bound, target, OBJECT, NoTypes())
+    bound = bind(shape, None, NoDebugInfo(), LIBRARY, target.abi)
+    assert check_valid(bound, target, OBJECT, NoDebugInfo())
+    return open_shape(bound, target, OBJECT, NoDebugInfo())
 
 
 def walked(name, target):
@@ -83,15 +83,15 @@ def test_hash_tables_of_glib(abi, newer, big_keys):
 def test_the_other_version_of_glib_is_not_valid(newer):
     target = glib_table(X86_64, newer, True)
     shape = LIBRARY.find_shape("glib-hash-table" if newer else "glib-hash-table-2-88")
-    assert not check_valid(bind(shape, None, NoTypes(), LIBRARY, X86_64), target, OBJECT, NoTypes())
+    assert not check_valid(bind(shape, None, NoDebugInfo(), LIBRARY, X86_64), target, OBJECT, NoDebugInfo())
 
 
 def test_a_hash_table_of_glib_that_counts_more_slots_than_are_mapped():
     target = target_of(X86_64, struct.pack("<Q5I4x3Q", 1 << 40, 7, 7, 3, 4, 0, ARRAYS, ARRAYS, ARRAYS))
-    bound = bind(LIBRARY.find_shape("glib-hash-table"), None, NoTypes(), LIBRARY, X86_64)
-    assert not check_valid(bound, target, OBJECT, NoTypes())
+    bound = bind(LIBRARY.find_shape("glib-hash-table"), None, NoDebugInfo(), LIBRARY, X86_64)
+    assert not check_valid(bound, target, OBJECT, NoDebugInfo())
     with pytest.raises(ShapeError, match="1099511627776 slots of 4 bytes .* only 8192 bytes are mapped"):
-        open_shape(bound, target, OBJECT, NoTypes())
+        open_shape(bound, target, OBJECT, NoDebugInfo())
 
 
 def hashmap(abi, form, direct, storage=b"", count=0, buckets=0):

@@ -3,10 +3,11 @@
 import pytest
 
 from gdbext.abi import I386, X86_64
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import ShapeError
+from gdbext.layout.types import Code, Type
 from gdbext.structures.shapes.declared import Layered, declare_types
 from gdbext.structures.shapes.shape import StructPart
-from gdbext.structures.types import Code, NoTypes, Type
 
 NODE = StructPart("struct node", ("u32 lock", "struct node *next", "u8 tags[3]", "i64 value", "struct node **slots"))
 PAIR = StructPart("pair", ("struct node one", "char *text", "u16 grid[2][3]", "ptr any", "struct node rest[]"))
@@ -56,7 +57,7 @@ def test_mistakes_are_named(members, message):
         declare_types((StructPart("struct a", members),), X86_64).find_type("struct a")
 
 
-class Debugger(NoTypes):
+class Debugger(NoDebugInfo):
     def find_type(self, name):
         sizes = {"struct node": 96, "struct pair": 0}
         return Type(name, Code.STRUCT, sizes[name]) if name in sizes else None

@@ -5,14 +5,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gdbext.debuginfo import NoDebugInfo, Symbol
 from gdbext.errors import FaultError, ShapeError
+from gdbext.layout.types import Located
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module
 from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.opening import check_valid, open_shape
-from gdbext.structures.types import Located, NoTypes
 from gdbext.structures.walk.model import Links, Scalar, Table
-from gdbext.target import Module, Symbol, Target
+from gdbext.target import Target
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {
@@ -355,9 +357,9 @@ def test_variables_and_places_in_files():
     world.globals["buckets"] = Located("buckets", None, 0x10020, None)
     assert opened(world, ROOTED.format("@buckets"), 0, type=None).arrays[0].address == bins
     known = library(ROOTED.format("@buckets"))
-    bound = bind(known.shapes["x"], None, NoTypes(), known, world.abi)
+    bound = bind(known.shapes["x"], None, NoDebugInfo(), known, world.abi)
     target = Target(FakeMemory([(world.base, bytes(world.bytes))]), world.abi, symbols=Symbols())
-    assert open_shape(bound, target, 0, NoTypes()).arrays[0].address == bins
+    assert open_shape(bound, target, 0, NoDebugInfo()).arrays[0].address == bins
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from gdbext.abi import I386, X86_64
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.library import read_library
-from gdbext.structures.types import NoTypes
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "..", "..", "shapes")
 LIBRARY = read_library([FOLDER])
@@ -33,4 +33,4 @@ def test_a_shape_says_what_it_is_and_where_it_was_read(name):
 @pytest.mark.parametrize("name", DECLARED)
 def test_what_a_shape_declares_is_enough_for_it(name, abi):
     shape = LIBRARY.shapes[name]
-    assert bind(shape, None, NoTypes(), LIBRARY, abi).types_from == "declarations"
+    assert bind(shape, None, NoDebugInfo(), LIBRARY, abi).types_from == "declarations"

@@ -6,6 +6,7 @@ import pytest
 
 from gdbext.abi import I386, X86_64
 from gdbext.errors import FaultError, ShapeError
+from gdbext.layout.types import Code, Field, Type
 from gdbext.memory import Reader
 from gdbext.memory.fake import FakeMemory
 from gdbext.structures.shapes.declared import declare_types
@@ -19,7 +20,6 @@ from gdbext.structures.shapes.paths import (
     parse_path,
 )
 from gdbext.structures.shapes.shape import StructPart
-from gdbext.structures.types import Code, Field, Type
 
 ROWS = (
     StructPart("struct inner", ("u8 flag", "i32 level", "struct outer *up")),

@@ -3,9 +3,9 @@
 import pytest
 
 from gdbext.errors import FaultError, ShapeError, UsageError
+from gdbext.layout.types import Code, Located, Type
 from gdbext.structures.shapes.resolve import Manner, bind_fitting, open_located
 from gdbext.structures.shapes.shape import parse_shape
-from gdbext.structures.types import Code, Located, Type
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list
 from gdbext.structures.walk.model import End, Group, ListHead, Table, TreeRoot

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 
 import pytest
 
+from gdbext.debuginfo import NoDebugInfo
+from gdbext.layout.types import Located
 from gdbext.structures.shapes.bind import BoundShape, Place, bind
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.opening import open_shape
 from gdbext.structures.shapes.paths import ModuleRoot
 from gdbext.structures.shapes.saving import save_all, save_raw
 from gdbext.structures.shapes.shape import parse_shape
-from gdbext.structures.types import Located, NoTypes
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {
@@ -191,7 +192,7 @@ def rebound(bound, name="again", **how):
     """Return a shape that was saved and read again, bound without types."""
     known = library(*(text for _, text in save_all(bound, name, **how)))
     assert not any(shape.types or shape.structs for shape in known.shapes.values())
-    return bind(known.shapes[name], None, NoTypes(), known, bound.abi)
+    return bind(known.shapes[name], None, NoDebugInfo(), known, bound.abi)
 
 
 @pytest.mark.parametrize("abi", ABIS)
@@ -222,7 +223,7 @@ def test_offsets_open_to_the_same_structure(name, abi):
     bound = bound_in(world, name)
     here = objects.get(name, table)
     one = open_shape(bound, world.target, here, world)
-    two = open_shape(rebound(bound), world.target, here, NoTypes())
+    two = open_shape(rebound(bound), world.target, here, NoDebugInfo())
     assert str(two).replace("again-table", "bins").replace("again", name) == str(one).replace(" at 0x", " at 0x")
 
 

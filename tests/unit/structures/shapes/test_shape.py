@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gdbext.errors import ShapeError
+from gdbext.layout.types import Code, Field, Type
 from gdbext.structures.shapes.library import read_library
 from gdbext.structures.shapes.shape import parse_shape
-from gdbext.structures.types import Code, Field, Type
 
 SHAPES = Path(__file__).resolve().parents[4] / "shapes"
 

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.debuginfo import DebugStruct, NoDebugInfo, Symbol
 from gdbext.heap.glibc.find import structural
 from gdbext.heap.glibc.find.globals import find_arenas
 from gdbext.layout import StructLayout
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module
 from gdbext.progress import SILENT
-from gdbext.target import DebugStruct, Module, NoSymbols, Symbol, Target
+from gdbext.target import Target
 from tests.support.ptmalloc import LIBC, RELEASES, HeapBuilder
 
 S390X = Abi(8, "big", "s390x")
@@ -48,7 +50,7 @@ def kinds(location):
     return [problem.kind for problem in location.problems]
 
 
-class FakeSymbols(NoSymbols):
+class FakeSymbols(NoDebugInfo):
     """What a debugger would answer from one libc file."""
 
     def __init__(self, builder, build_id=LIBC_ID, types=True, shift=0):
@@ -172,7 +174,7 @@ def untouched(builder):
 @pytest.mark.parametrize("symbols", [False, True])
 def test_malloc_never_called_is_no_heap(symbols):
     builder = HeapBuilder()
-    target = untouched(builder).target(symbols=FakeSymbols(builder) if symbols else NoSymbols())
+    target = untouched(builder).target(symbols=FakeSymbols(builder) if symbols else NoDebugInfo())
     assert find(target) is None
 
 

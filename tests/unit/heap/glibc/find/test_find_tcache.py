@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.heap.glibc.find import tcaches
 from gdbext.heap.glibc.find.globals import find_arenas
 from gdbext.heap.glibc.find.tcaches import find_safe_linking, find_tcaches, find_thread_arenas
 from gdbext.memory import Region
 from gdbext.progress import SILENT
-from gdbext.target import NoSymbols
 from tests.support.ptmalloc import ARENA_AT, RELEASES, TCACHE_AT, HeapBuilder
 
 S390X = Abi(8, "big", "s390x")
@@ -225,7 +225,7 @@ def test_cache_that_is_not_in_the_core():
     assert {1, 2} <= set(by_thread(caches)) and not problems
 
 
-class TlsSymbols(NoSymbols):
+class TlsSymbols(NoDebugInfo):
     def __init__(self, builder, shift=0, skip=()):
         self.builder, self.shift, self.skip = builder, shift, skip
 

@@ -20,18 +20,15 @@ from gdbext import render
 from gdbext._mount import mount
 from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.analysis.missing import with_target
-from gdbext.analysis.pins.naming import NoNames
 from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.types.clues import NoClues
 from gdbext.analysis.types.find import find_types
+from gdbext.debuginfo import NO_DEBUG_INFO, NoDebugInfo
 from gdbext.errors import FaultError, GdbextError
 from gdbext.heap.detect import find_heaps
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.locks.model import NO_STACKS
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.types import NoTypes
 from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
@@ -72,8 +69,8 @@ class Context:
     """What the bridge gives to a command, over bytes."""
 
     def __init__(self, target):
-        self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_STACKS
-        self.types, self.root_names, self.shapes = NoTypes(), NoNames(), Library({})
+        self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_DEBUG_INFO
+        self.types, self.root_names, self.shapes = NoDebugInfo(), NoDebugInfo(), Library({})
         self._heaps = find_heaps(target, SILENT)
         self._reach = self._types = None
 
@@ -92,11 +89,11 @@ class Context:
         return self._types
 
     def block_types(self, reach, progress=SILENT):
-        self._types = self._types or find_types(reach, NoClues(), progress)
+        self._types = self._types or find_types(reach, NoDebugInfo(), progress)
         return self._types
 
     def leaked_types(self, reach, progress=SILENT):
-        return find_types(reach, NoClues(), progress, leaked=True)
+        return find_types(reach, NoDebugInfo(), progress, leaked=True)
 
     def heaps(self):
         return self._heaps

@@ -6,15 +6,12 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
-from gdbext.analysis.pins.naming import NoNames
 from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.types.clues import NoClues
 from gdbext.analysis.types.find import find_types
+from gdbext.debuginfo import NO_DEBUG_INFO, NoDebugInfo
 from gdbext.heap.detect import find_heaps
 from gdbext.progress import checked
-from gdbext.structures.locks.model import NO_STACKS
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.types import NoTypes
 from tests.support.ptmalloc import HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
@@ -42,7 +39,7 @@ class Stopping:
 class Context:
     """What the bridge gives to ``triage``, over bytes."""
 
-    types, root_names, shapes, stacks, settings = NoTypes(), NoNames(), Library({}), NO_STACKS, SMALL
+    types, root_names, shapes, stacks, settings = NoDebugInfo(), NoDebugInfo(), Library({}), NO_DEBUG_INFO, SMALL
 
     def __init__(self, target, progress):
         self.target, self.progress, self.session = target, progress, self
@@ -55,7 +52,7 @@ class Context:
         return read_reach(self.target, self.heaps(), reading, progress, most)
 
     def leaked_types(self, reach, progress):
-        return find_types(reach, NoClues(), progress, leaked=True)
+        return find_types(reach, NoDebugInfo(), progress, leaked=True)
 
 
 class Arguments:

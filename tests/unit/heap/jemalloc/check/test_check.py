@@ -15,9 +15,9 @@ from gdbext.heap.jemalloc.heap import neutral
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
 from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.heap.jemalloc.report.check import check as report_check
+from gdbext.process import Thread
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.target import Thread
 from tests.support.jeworld import BASE, BIG_PAGES, CONSTANTS, HEAP, LAYOUTS, MODULE, NARROW, WIDE, laid, with_big_pages
 
 VERSIONS = list(LAYOUTS)

@@ -12,8 +12,9 @@ from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
 from gdbext.heap.jemalloc.model import Location
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module
 from gdbext.progress import SILENT
-from gdbext.target import Module, Target
+from gdbext.target import Target
 from tests.support.jeworld import (
     ARENAS,
     BASE,
