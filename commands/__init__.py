@@ -1,7 +1,7 @@
 """The whole surface on one screen: every command, and every setting, as data.
 
 A row names the function that answers, ``"module:function"`` in this folder; the module is loaded when
-the command first runs. The function is ``(context, arguments) -> Report``: see ``gdbext.bridge.context``
+the command first runs. The function is ``(context, arguments) -> Report``: see ``gdbext.bridge.commands.context``
 for what ``context`` offers. A new command is one file, one row and one test.
 """
 
@@ -87,7 +87,7 @@ class Setting:
     help: str
 
 
-# What the user may say about a list or table: see gdbext.structures.resolve.Manner.
+# What the user may say about a list or table: see gdbext.structures.shapes.resolve.Manner.
 STRUCTURE_OPTIONS: Sequence[Option] = (
     Option("shape", "text", "take it for this shape; gx shapes list has them", metavar="NAME"),
     Option("next", "text", "the link to the next node: member, path or offset", metavar="MEMBER"),

@@ -1,6 +1,6 @@
 """Types as plain data, whether a debugger, a shape file or a test declares them.
 
-``gdbext.bridge.types`` makes them from gdb's; :func:`declare_types` from C-like text. Both are lazy,
+``gdbext.bridge.ports.types`` makes them from gdb's; :func:`declare_types` from C-like text. Both are lazy,
 because types refer to themselves.
 """
 

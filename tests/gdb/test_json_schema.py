@@ -18,7 +18,7 @@ from tests.support.jestages import get as get_jemalloc
 
 mount(str(CHECKOUT / "gdbext"))
 from gdbext import commands  # noqa: E402
-from gdbext.structures import checking  # noqa: E402
+from gdbext.structures.walk import checking  # noqa: E402
 
 DOCUMENT = (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
 COMMANDS = (
@@ -517,7 +517,7 @@ def test_every_kind_of_problem_is_documented():
 
 
 NO_KINDS = {"next-bin"}  # how a table's chains end
-# Kinds that gdbext.structures.checking and its callers put together, and jemalloc's checks of lists.
+# Kinds that gdbext.structures.walk.checking and its callers put together, and jemalloc's checks of lists.
 COMPOSED = {
     f"{what}-{word}"
     for what in ("list", "chain", "lru")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gdbext.abi import Abi
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.declared import declare_types
-from gdbext.structures.library import Library
-from gdbext.structures.paths import parse_path
-from gdbext.structures.shape import StructPart, parse_shape
+from gdbext.structures.shapes.declared import declare_types
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.paths import parse_path
+from gdbext.structures.shapes.shape import StructPart, parse_shape
 from gdbext.structures.types import Code, Located, Type
 from gdbext.target import Module, Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from gdbext.analysis.ledger import region_owners
+from gdbext.analysis.footprint.ledger import region_owners
 from gdbext.analysis.missing import is_whole
 from gdbext.analysis.reach.code import is_generated_code
 from gdbext.analysis.reach.model import (

@@ -8,7 +8,7 @@ import gdb
 from gdbext.commands import CommandSpec
 
 from gdbext.arguments import Option
-from gdbext.bridge.command import PrefixCommand, SpecCommand
+from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
 from gdbext.errors import FaultError
 from gdbext.report import Kind, Report, Rows, column, line, table
 

@@ -7,12 +7,12 @@ from typing import Any, Sequence
 import numpy as np
 
 from gdbext.abi import X86_64
-from gdbext.analysis.blocktypes.model import BlockTypes, TypeName
-from gdbext.analysis.livefacts import Live, count_references
+from gdbext.analysis.blocks.livefacts import Live, count_references
+from gdbext.analysis.pins.naming import NoNames
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.mark import live_blocks, read_reach
 from gdbext.analysis.reach.model import Marked, RootHits, Roots, RootWord
-from gdbext.analysis.reach.naming import NoNames
+from gdbext.analysis.types.model import BlockTypes, TypeName
 from gdbext.heap.model import Arena, Blocks, Heap, State
 from gdbext.kernels import Edges, Hits, PointerRules
 from gdbext.memory.fake import FakeMemory

@@ -13,8 +13,8 @@ from gdbext.heap.jemalloc.heap import find_heaps
 from gdbext.heap.model import Blocks, Heap, State
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.library import Library
 from gdbext.structures.locks.model import NO_STACKS
+from gdbext.structures.shapes.library import Library
 from tests.support.jeworld import laid
 from tests.unit.analysis.heaps import reaching
 

@@ -7,7 +7,7 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
-from gdbext.analysis.ledger import ledger
+from gdbext.analysis.footprint.ledger import ledger
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import thresholds
 from gdbext.analysis.triage import (

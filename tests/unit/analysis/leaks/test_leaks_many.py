@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.leaks import leaks
+from gdbext.analysis.leaks.report import leaks
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.heap.model import Arena, Blocks, Heap, Span

@@ -6,7 +6,7 @@ from typing import Iterable, Mapping, Optional
 
 import numpy as np
 
-from gdbext.analysis.reach.naming import FramePlace, NoNames
+from gdbext.analysis.pins.naming import FramePlace, NoNames
 from gdbext.memory.elfsymbols import Variables
 from gdbext.structures.types import Type
 from gdbext.target import Module

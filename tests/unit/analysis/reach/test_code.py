@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64
+from gdbext.analysis.pins.naming import NoNames, Places
+from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.code import is_generated_code, scan_code
-from gdbext.analysis.reach.naming import NoNames, Places
-from gdbext.analysis.refs import refs
 from gdbext.heap.model import State
 from gdbext.kernels import BlockIndex, PointerRules
 from gdbext.memory import Region

@@ -5,15 +5,15 @@ import random
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.analysis.leaks import leaks
-from gdbext.analysis.listing import Manner, listing
-from gdbext.analysis.livefacts import Live
-from gdbext.analysis.path import paths
+from gdbext.analysis.blocks.listing import Manner, listing
+from gdbext.analysis.blocks.livefacts import Live
+from gdbext.analysis.leaks.report import leaks
+from gdbext.analysis.pins.naming import NoNames, Places
+from gdbext.analysis.pins.path import paths
+from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.headers import LEAST_BLOCKS
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import Reading
-from gdbext.analysis.reach.naming import NoNames, Places
-from gdbext.analysis.refs import refs
 from gdbext.progress import SILENT
 from tests.support.reachworld import DATA, HEAP, SIZE, ReachWorld
 
