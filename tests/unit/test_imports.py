@@ -17,7 +17,7 @@ LAYOUT = MEMORY | {"layout"}
 DEBUGINFO = LAYOUT | {"process", "debuginfo"}
 TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
-BRIDGE = HEAP | {"structures", "analysis", "render", "bridge", "commands", "printers", "_mount"}
+BRIDGE = HEAP | {"structures", "analysis", "render", "session", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
     "gdbext": set(),
     "abi": set(),
@@ -46,6 +46,8 @@ ALLOWED = {
     "_mount": set(),
     "pipeline": LEAVES | {"pipeline"},
 }
+ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
+ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "catalogue", "_mount", "bridge"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
 
