@@ -179,9 +179,9 @@ def _keep(rows: Rows, limit: Optional[int]) -> bool:
 
 
 def _find_spec(name: str) -> Any:
-    from gdbext import commands
+    from gdbext import catalogue
 
-    return commands.find_command(name)
+    return catalogue.find_command(name)
 
 
 def _written(write: Callable[[], object]) -> None:
@@ -196,11 +196,11 @@ def _help_of_family(question: Question) -> str:
 
     :raises UsageError: when none does.
     """
-    from gdbext import commands
+    from gdbext import catalogue
 
-    if question.command in commands.PREFIXES:
+    if question.command in catalogue.PREFIXES:
         return str(gdb.execute(f"help gx {question.command}", to_string=True))
-    close = nearest(question.command, [spec.name for spec in commands.COMMANDS])
+    close = nearest(question.command, [spec.name for spec in catalogue.COMMANDS])
     hint = f"did you mean gdbext {close}?" if close else "gdbext commands lists them"
     raise UsageError(f"there is no command {question.command}", hint)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gdbext.pipeline.corefile import read_build_id, read_core
+from gdbext.cli.corefile import read_build_id, read_core
 
 ROOT = Path(__file__).resolve().parents[2]
 GDB = shutil.which(os.environ.get("GDB") or "gdb")
@@ -43,7 +43,7 @@ int main(int count, char **words) {
 
 
 def program(*arguments, **how):
-    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments), "--gdb", GDB]
+    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", GDB]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **how.pop("environment", {})}
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment, **how)
     assert "Traceback" not in done.stderr
@@ -294,7 +294,7 @@ def moments(request):
 
 
 def start(*arguments):
-    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments), "--gdb", GDB]
+    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", GDB]
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,

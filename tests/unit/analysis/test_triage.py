@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-import gdbext
-from gdbext._mount import mount
 from gdbext.analysis.ledger import ledger
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import thresholds
@@ -21,6 +19,7 @@ from gdbext.analysis.triage import (
     target_text,
     triage,
 )
+from gdbext.catalogue import find_command
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.process import ProcessMemory
@@ -137,9 +136,6 @@ def test_the_page_leads_on(maker):
     assert leads_on([finding("corruption")], [glibc])[0] == "glibc check"
     assert leads_on([finding("corruption")], [jemalloc])[0] == "gx jemalloc check"
     assert leads_on([finding("leak")], [glibc], ["triage --leaks"]) == ["triage --leaks", "blocks leaks"]
-    mount(os.path.dirname(gdbext.__file__))
-    from gdbext.commands import find_command
-
     known = {name for names in (_LEADS_ON, _OF_JEMALLOC) for commands in names.values() for name in commands}
     for name in known:
         spec = find_command(name.removeprefix("gx "))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gdbext.cli.corefile import read_build_id, read_core
+from gdbext.cli.executable import choose_exe
+from gdbext.cli.failures import NoPermissionError, WrongExeError
 from gdbext.errors import BadCoreError
-from gdbext.pipeline.corefile import read_build_id, read_core
-from gdbext.pipeline.executable import choose_exe
-from gdbext.pipeline.failures import NoPermissionError, WrongExeError
 
 from .elfs import Maker
 

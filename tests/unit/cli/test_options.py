@@ -1,23 +1,16 @@
 """Words as the shell hands them over, and what gdb's command line makes of them again."""
 
-import os
-
 import pytest
 
-import gdbext
-from gdbext._mount import mount
+from gdbext import catalogue
 from gdbext.arguments import parse
+from gdbext.cli import options
+from gdbext.cli.gdbrun import GdbJob
+from gdbext.cli.options import mark_quoted
+from gdbext.cli.program import _quoted
 from gdbext.errors import UsageError
-from gdbext.pipeline import options
-from gdbext.pipeline.cli import _quoted
-from gdbext.pipeline.gdbrun import GdbJob
-from gdbext.pipeline.options import mark_quoted
 
-mount(os.path.dirname(gdbext.__file__))
-
-from gdbext import commands  # noqa: E402
-
-SPECS = {spec.name: spec for spec in commands.COMMANDS}
+SPECS = {spec.name: spec for spec in catalogue.COMMANDS}
 
 
 def parsed(*words):
@@ -60,19 +53,19 @@ def test_any_value_comes_through(value):
 def test_the_lists_are_those_of_the_commands():
     texts = {
         f"--{option.name}": option.words
-        for spec in commands.COMMANDS
+        for spec in catalogue.COMMANDS
         for option in spec.options
         if option.kind == "text"
     }
     assert texts.items() <= options._TEXTS.items()
     flags = {
         spec.name: names
-        for spec in commands.COMMANDS
+        for spec in catalogue.COMMANDS
         if (names := tuple(f"--{one.name}" for one in spec.options if one.kind == "flag" and f"--{one.name}" in texts))
     }
     assert flags == options._FLAGS
-    assert {spec.name for spec in commands.COMMANDS if spec.words is not None} == set(options._WORDY)
-    assert {spec.name.split()[0] for spec in commands.COMMANDS if " " in spec.name} == set(options._FAMILIES)
+    assert {spec.name for spec in catalogue.COMMANDS if spec.words is not None} == set(options._WORDY)
+    assert {spec.name.split()[0] for spec in catalogue.COMMANDS if " " in spec.name} == set(options._FAMILIES)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class Program:
         told = self.folder / "plan.json"
         told.write_text(json.dumps({"log": str(self.log), **plan}))
         ours = {"PYTHONPATH": str(ROOT), "FAKE_GDB": str(told), "TMPDIR": str(self.temporary)}
-        line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments)]
+        line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments)]
         return subprocess.Popen(
             line + ([f"--gdb={self.gdb}"] if gdb else []),
             stdout=subprocess.PIPE if stdout is None else stdout,
@@ -438,7 +438,7 @@ def test_unpacker_that_is_missing(program, monkeypatch):
 
 
 def test_holes_stay_holes(tmp_path):
-    from gdbext.pipeline.unpack import find_packing, unpack
+    from gdbext.cli.unpack import find_packing, unpack
 
     packed = tmp_path / "x.gz"
     packed.write_bytes(gzip.compress(b"a" + bytes(8 << 20)))
@@ -449,8 +449,8 @@ def test_holes_stay_holes(tmp_path):
 
 
 def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
-    from gdbext.pipeline.failures import TimeOutError
-    from gdbext.pipeline.unpack import find_packing, unpack
+    from gdbext.cli.failures import TimeOutError
+    from gdbext.cli.unpack import find_packing, unpack
 
     packed = tmp_path / "x.gz"
     packed.write_bytes(gzip.compress(bytes(100)))
@@ -459,8 +459,8 @@ def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
 
 
 def test_a_full_disk(tmp_path):
-    from gdbext.pipeline.failures import GdbFailedError
-    from gdbext.pipeline.unpack import find_packing, unpack
+    from gdbext.cli.failures import GdbFailedError
+    from gdbext.cli.unpack import find_packing, unpack
 
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
@@ -515,22 +515,22 @@ def test_standard_output_that_is_full(program, how):
 
 
 def test_no_room_to_work_in(monkeypatch, capsys):
-    from gdbext.pipeline import cli
+    from gdbext.cli import program
 
     def full(prefix):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cli.tempfile, "TemporaryDirectory", full)
+    monkeypatch.setattr(program.tempfile, "TemporaryDirectory", full)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert cli.main(["commands", "--json"]) == 2
+    assert program.main(["commands", "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"
 
 
 def test_what_nobody_has_thought_of_is_no_finding(monkeypatch, capsys):
     """Python's own exit status for it would be that of findings."""
-    from gdbext.pipeline import cli
+    from gdbext.cli import program
 
-    monkeypatch.setattr(cli, "parse", lambda words: 1 / 0)
+    monkeypatch.setattr(program, "parse", lambda words: 1 / 0)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert cli.main(["triage"]) == 2 and "ZeroDivisionError" in capsys.readouterr().err
+    assert program.main(["triage"]) == 2 and "ZeroDivisionError" in capsys.readouterr().err

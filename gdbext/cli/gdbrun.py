@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Mapping, Optional, Sequence
 
+from gdbext.cli.failures import GdbFailedError
 from gdbext.exchange import answer_path
-from gdbext.pipeline.failures import GdbFailedError
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
 _ANSWERING = "__import__('gdbext.bridge.shell').bridge.shell"

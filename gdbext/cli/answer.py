@@ -8,10 +8,10 @@ import signal
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from gdbext import __version__
+from gdbext.cli.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
+from gdbext.cli.gdbrun import GdbOutcome
+from gdbext.cli.options import Options
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError
-from gdbext.pipeline.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
-from gdbext.pipeline.gdbrun import GdbOutcome
-from gdbext.pipeline.options import Options
 from gdbext.report import Status
 
 

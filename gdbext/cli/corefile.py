@@ -13,8 +13,8 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
+from gdbext.cli.failures import NoPermissionError
 from gdbext.errors import BadCoreError
-from gdbext.pipeline.failures import NoPermissionError
 
 _ELF_MAGIC = b"\x7fELF"
 _PT_LOAD, _PT_NOTE, _PT_PHDR = 1, 4, 6

@@ -12,16 +12,16 @@ import traceback
 from typing import Any, Mapping, Optional, Sequence
 
 from gdbext import __version__
+from gdbext.cli import answer
+from gdbext.cli.corefile import read_core
+from gdbext.cli.executable import choose_exe, find_running
+from gdbext.cli.failures import GdbFailedError, TimeOutError
+from gdbext.cli.gdbrun import GdbJob, GdbOutcome, run_gdb
+from gdbext.cli.options import Options, mark_quoted, parse
+from gdbext.cli.process import check_process, is_stopped, wake
+from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError, UsageError
 from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
-from gdbext.pipeline import answer
-from gdbext.pipeline.corefile import read_core
-from gdbext.pipeline.executable import choose_exe, find_running
-from gdbext.pipeline.failures import GdbFailedError, TimeOutError
-from gdbext.pipeline.gdbrun import GdbJob, GdbOutcome, run_gdb
-from gdbext.pipeline.options import Options, mark_quoted, parse
-from gdbext.pipeline.process import check_process, is_stopped, wake
-from gdbext.pipeline.unpack import find_packing, unpack
 from gdbext.report import Status
 
 _INTERVAL = 1.0  # seconds between two samples
