@@ -31,6 +31,7 @@ class CommandSpec:
     :param prefixed_only: never register it plainly.
     :param raw: the whole line after ``-h`` is the expression; no common options.
     :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
+    :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
     """
 
     name: str
@@ -44,6 +45,7 @@ class CommandSpec:
     prefixed_only: bool = False
     raw: bool = False
     shown: Optional[int] = None
+    target: str = "needed"
 
     @property
     def schema(self) -> str:
@@ -111,6 +113,28 @@ _MANGLED = Option("mangled", "flag", "words XORed with their own address >> 12 c
 
 # A process may have several jemallocs, of several libraries.
 _HEAP = Option("heap", "text", "only this one of several jemallocs, as reports call it", metavar="NAME")
+
+# Of the `gdbext` program, besides those of its commands.
+SHELL_OPTIONS: Sequence[Option] = (
+    Option("core", "text", "the core to look at; also packed as .zst, .lz4, .xz or .gz", metavar="CORE", short="c",
+           many=True),
+    Option("exe", "text", "its executable; otherwise the one that the core names, if that has the same build-id",
+           metavar="EXE"),
+    Option("pid", "text", "the process to look at; it goes on afterwards", metavar="PID", short="p"),
+    Option("json", "file", "write JSON to standard output or to FILE", metavar="FILE"),
+    Option("sysroot", "text", "where the libraries of the target's machine are", metavar="DIR"),
+    Option("debug-dir", "text", "where separate debug info is, instead of gdb's own place", metavar="DIR"),
+    Option("gdb", "text", "the gdb to use", metavar="PROGRAM"),
+    Option("timeout", "text", "seconds after which it is ended (default 600; 0 is for ever)", metavar="S"),
+    Option("color", "choice", "when to colour text; auto is on a terminal, unless NO_COLOR is set",
+           ("auto", "always", "never"), metavar="WHEN"),
+    Option("swapped", "flag", "also read what is swapped out of --pid, which brings it back into RAM"),
+    Option("samples", "text", "lockwait with --pid: take N samples, and say what is stuck, what is slow, and what "
+           "moves; the process goes on between", metavar="N"),
+    Option("interval", "text", "seconds between two samples (default 1)", metavar="S"),
+    Option("help", "flag", "show this help", short="h"),
+    Option("version", "flag", "show the version"),
+)
 
 PREFIXES: Mapping[str, str] = {
     "glibc": "The ptmalloc heap of glibc, part by part.",
@@ -591,6 +615,7 @@ COMMANDS: Sequence[CommandSpec] = (
         example="gx shapes list",
         prefixed_only=True,
         shown=0,
+        target="none",
     ),
     CommandSpec(
         "shapes show",
@@ -602,6 +627,7 @@ COMMANDS: Sequence[CommandSpec] = (
         example="gx shapes show unbound-lruhash",
         prefixed_only=True,
         shown=0,
+        target="optional",
     ),
     CommandSpec(
         "shapes guess",
@@ -633,6 +659,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "first word. Versions and the kernels in use stand below the table.",
         example="gx commands",
         prefixed_only=True,
+        target="none",
     ),
     CommandSpec(
         "breakpoints",
@@ -703,6 +730,24 @@ SETTINGS: Sequence[Setting] = (
 # Names of ours that another pack owns: never registered plainly, whether or not it is loaded. Held
 # against the pinned lists in tests/gdb/data.
 FOREIGN_NAMES: Mapping[str, str] = {"heap": "pwndbg and GEF", "jemalloc": "pwndbg", "slab": "pwndbg"}
+
+
+# What the commands are about: each by its name, or by the first word of several.
+TOPICS: Mapping[str, Sequence[str]] = {
+    "Overview": ("triage", "rss"),
+    "Blocks of the heap": ("blocks",),
+    "Locks and threads": ("lockwait",),
+    "Lists, tables and trees": ("walklist", "listcount", "listprint", "slabskew", "shapes"),
+    "glibc's malloc": ("glibc",),
+    "jemalloc": ("jemalloc",),
+    "gdbext itself": ("commands", "breakpoints", "safe"),
+}
+
+
+def commands_about(topic: str) -> Sequence[CommandSpec]:
+    """Return the rows of a topic, in the table's order."""
+    names = TOPICS[topic]
+    return [spec for spec in COMMANDS if spec.name.split()[0] in names]
 
 
 def find_command(name: str) -> Optional[CommandSpec]:

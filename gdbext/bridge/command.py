@@ -128,9 +128,9 @@ def note_error(message: Optional[str]) -> None:
 def _answer(spec: Any, text: str, context: Context) -> None:
     arguments = parse(text, spec.all_options, spec.positional)
     if arguments.flag("help"):
-        from gdbext import render
+        from gdbext.usage import command_help
 
-        gdb.write(writable(render.help_text(spec)))
+        gdb.write(writable(command_help(spec)))
         return
     has_text = not spec.raw and not arguments.flag("json")
     dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text

@@ -1,52 +1,48 @@
-"""The program's own options; everything else is the command, passed through to gdb as typed."""
+"""The program's command line: a command, its options and arguments, and the program's own options, in any order.
+
+The command's name comes first among the words that are no options; the program's options may stand before it, and all
+options after it. They are taken apart here, by the grammar that gdb's side has too, and handed over as values: see
+``docs/design.md``, "One grammar".
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from typing import Any, Callable, Mapping, Optional, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
+from gdbext.arguments import Arguments, Option, nearest, parse_words
+from gdbext.catalogue import COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec, find_command
 from gdbext.errors import UsageError
 from gdbext.exchange import schema_of
 
 DEFAULT_TIMEOUT = 600.0
 _SAMPLED = "lockwait"  # the command that may look at a process several times
 _MOST_SAMPLES = 1000
-_FAMILIES = ("glibc", "jemalloc", "blocks", "shapes")  # first words of commands with two
-_WITHOUT_TARGET = ("commands", "shapes list")
-_WITH_OR_WITHOUT = ("shapes show",)  # says more where there is a target
-# Commands whose arguments are words, not one expression.
-_WORDY = ("listcount", "listprint", "breakpoints", "shapes save")
-# Options of commands whose value is text, in one word or more: a shell has taken its quotes off.
-_TEXTS = {
-    "--container": 2,
-    **dict.fromkeys(
-        ("--arena", "--bins", "--clear", "--columns", "--compare", "--computed", "--computed-at", "--counted", "--dot",
-         "--each", "--end", "--field", "--flame", "--hash", "--head", "--heap", "--in", "--key", "--list", "--mask",
-         "--next", "--noted", "--prev", "--run", "--shape", "--sort", "--state", "--stored", "--stride", "--where"),
-        1,
-    ),
-}  # fmt: skip
-# Options with the name of one of these that have no value there.
-_FLAGS = {"lockwait": ("--heap",), "blocks leaks": ("--list",)}
+_HOW = "gdbext --help shows how it is written"
 
 
 @dataclass(frozen=True)
 class Options:
     """A parsed command line.
 
-    :param command: the command's words, options and arguments, as they came.
+    :param name: the command's, or the first word of several.
+    :param spec: its row, or None where there is no such command.
+    :param arguments: its options and arguments.
+    :param cores: the cores to look at.
     :param json: None without ``--json``, "" for standard output, else a file's name.
     :param timeout: seconds, or None for ever.
     :param samples: how many times a process is looked at.
     :param interval: seconds between two looks.
     :param color: "auto", "always" or "never".
+    :param help: whether help is asked for, of the command where one is named.
     """
 
-    command: Sequence[str] = field(default=())
-    core: Optional[str] = None
+    name: str = ""
+    spec: Optional[CommandSpec] = None
+    arguments: Arguments = field(default_factory=lambda: Arguments({}))
+    cores: Sequence[str] = ()
     exe: Optional[str] = None
     pid: Optional[int] = None
     sysroot: Optional[str] = None
@@ -62,21 +58,16 @@ class Options:
     version: bool = False
 
     @property
-    def wants_help(self) -> bool:
-        """Whether the command's own help is asked for."""
-        return any(word in ("-h", "--help") for word in _before_dashes(self.command))
+    def core(self) -> Optional[str]:
+        """The core to look at, or None; the first of several."""
+        return self.cores[0] if self.cores else None
 
     @property
     def needs_target(self) -> bool:
         """Whether the command looks at a process or a core."""
-        if self.wants_help or self.name in _WITHOUT_TARGET:
+        if self.help or self.spec is None or self.spec.target == "none":
             return False
-        return self.name not in _WITH_OR_WITHOUT or self.core is not None or self.pid is not None
-
-    @property
-    def name(self) -> str:
-        """The command's name as far as the words before any option tell: those of a family have two."""
-        return _name_of(self.command)
+        return self.spec.target == "needed" or self.core is not None or self.pid is not None
 
     @property
     def schema(self) -> str:
@@ -84,72 +75,128 @@ class Options:
         return schema_of(self.name)
 
 
-def _name_of(command: Sequence[str]) -> str:
-    words = list(takewhile(lambda word: not word.startswith("-"), command))
-    return " ".join(words[: 2 if words[:1] and words[0] in _FAMILIES else 1])
+def outline(words: Sequence[str]) -> Options:
+    """Return the command's name and what the line says about JSON, however wrong the rest of it is."""
+    asked = [word for word in words if word == "--json" or word.startswith("--json=")]
+    return Options(name=_find_name(words).name, json=asked[-1].partition("=")[2] if asked else None)
 
 
-def mark_quoted(command: Sequence[str]) -> Sequence[bool]:
-    """Return for each word of a command whether it is one for itself, and not a part of an expression.
+def parse(words: Sequence[str]) -> Options:
+    """Take the command line apart.
 
-    Only these are given back the quotes that a shell has taken off; an expression stands as it came.
+    :raises UsageError: for what is wrong with it.
     """
-    name = _name_of(command)
-    wordy, flags, marked, left = name in _WORDY, _FLAGS.get(name, ()), [], 0
-    for word in command:
-        option = word.startswith("--") and not left
-        marked.append(bool(left) or (wordy and not option))
-        left = _words_after(word, flags) if option else max(left - 1, 0)
-    return marked
+    if any("\n" in word or "\0" in word for word in words):
+        raise UsageError("a command is one line")
+    found = _find_name(words)
+    spec = find_command(found.name)
+    if spec is None:
+        return _parse_without_command(found)
+    known = {option.name: option for option in (*SHELL_OPTIONS, *spec.all_options)}
+    wants_help = bool({"-h", "--help"} & set(found.rest))
+    if spec.raw and not wants_help:
+        raise UsageError(f"{spec.name} is for gdb alone")
+    positional = "expression" if spec.raw else spec.positional
+    return _checked(_options(spec.name, spec, parse_words(found.rest, list(known.values()), positional)))
 
 
-def _words_after(option: str, flags: Sequence[str]) -> int:
-    return 0 if option in flags else _TEXTS.get(option, 0)
+class _Found(NamedTuple):
+    """A command's name, and all other words."""
+
+    name: str
+    rest: Sequence[str]
 
 
-def parse(arguments: Sequence[str]) -> Options:
-    """Take the command line apart; options of ours may stand anywhere before ``--``.
-
-    :raises UsageError: for an option of ours without its value or with a bad one, or no command.
-    """
-    given: dict[str, Any] = {}
-    command: list[str] = []
-    words = list(arguments)
-    while words:
-        word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if word == "--":
-            command += [word, *words]
+def _find_name(words: Sequence[str]) -> _Found:
+    name: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < len(words) and not _is_whole(name):
+        if not words[at].startswith("-"):
+            name = [] if [*name, words[at]] == ["gx"] else [*name, words[at]]
+            at += 1
+            continue
+        size = _size_of(words[at])
+        if not size:
             break
-        if name == "--json":
-            given["json"] = value
-        elif name in _VALUES:
-            key, convert = _VALUES[name]
-            given[key] = convert(name, value if equals else _next(name, words))
-        elif word == "--swapped":
-            given["swapped"] = True
-        elif word in _ABOUT and not command:
-            given[_ABOUT[word]] = True
-        else:
-            command.append(word)
-    return _checked(Options(command=tuple(command), **given))
+        rest += words[at : at + size]
+        at += size
+    return _Found(" ".join(name), [*rest, *words[at:]])
+
+
+def _is_whole(name: Sequence[str]) -> bool:
+    return bool(name) and (name[0] not in PREFIXES or len(name) == 2)
+
+
+def _size_of(word: str) -> int:
+    """Return how many words an option of the program takes, 0 for any other."""
+    name, equals, _ = word.partition("=")
+    for option in SHELL_OPTIONS:
+        if name == f"--{option.name}" or (option.short and name == f"-{option.short}"):
+            return 1 if equals or option.kind in ("flag", "file") else 1 + option.words
+    return 0
+
+
+def _parse_without_command(found: _Found) -> Options:
+    """Return the options of a line that asks for help or the version.
+
+    :raises UsageError: when it does not.
+    """
+    named_well = not found.name or found.name in PREFIXES
+    foreign = list(_without_own(found.rest))
+    if not foreign and named_well:
+        options = _options(found.name, None, parse_words(found.rest, SHELL_OPTIONS, "none"))
+        if options.help or options.version:
+            return options
+    if not found.name:
+        raise UsageError("no command is named", _HOW)
+    if not named_well:
+        raise unknown_command(found.name)
+    if foreign:
+        line = " ".join((found.name, *foreign))
+        raise UsageError(f"{line!r}: options stand after the command's name")
+    raise UsageError(f"{found.name} is several commands", f"gdbext {found.name} -h lists them")
+
+
+def _without_own(words: Sequence[str]) -> Iterator[str]:
+    at = 0
+    while at < len(words):
+        size = _size_of(words[at])
+        if not size:
+            yield words[at]
+        at += size or 1
+
+
+def unknown_command(name: str) -> UsageError:
+    """Return the error, with the command that was probably meant."""
+    close = nearest(name, [spec.name for spec in COMMANDS])
+    return UsageError(
+        f"there is no command {name}", f"did you mean gdbext {close}?" if close else "gdbext --help lists them"
+    )
+
+
+def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Options:
+    """Tell the program's options from the command's."""
+    own = {option.name for option in SHELL_OPTIONS}
+    given = {name: value for name, value in parsed.given.items() if name not in own}
+    known: Mapping[str, Option] = {} if spec is None else {option.name: option for option in spec.all_options}
+    values = {
+        _FIELDS.get(name, name.replace("-", "_")): _VALUES[name](f"--{name}", value) if name in _VALUES else value
+        for name, value in parsed.given.items()
+        if name in own
+    }
+    if "json" in values:
+        values["json"] = values["json"] or ""
+    return Options(name, spec, Arguments(known, given, parsed.expression, parsed.words), **values)
 
 
 def _checked(options: Options) -> Options:
     if options.help or options.version:
         return options
-    if options.command[:1] == ("gx",):
-        options = replace(options, command=options.command[1:])
-    if not options.command or options.command[0].startswith("-"):
-        raise UsageError("no command is named", "gdbext --help shows how it is written")
-    if options.name in _FAMILIES and not options.wants_help:
-        raise _unfinished(options)
-    if any("\n" in word or "\0" in word for word in options.command):
-        raise UsageError("a command is one line")
     _check_samples(options)
-    if options.core and options.pid is not None:
+    if options.cores and options.pid is not None:
         raise UsageError("--core and --pid exclude each other")
-    if options.needs_target and not options.core and options.pid is None:
+    if options.needs_target and not options.cores and options.pid is None:
         raise UsageError("nothing to look at", "name a core with --core or a process with --pid")
     return options
 
@@ -163,30 +210,22 @@ def _check_samples(options: Options) -> None:
         raise UsageError("--interval needs --samples", "--samples 3 --interval 2 looks three times")
     if options.pid is None:
         raise UsageError("--samples needs --pid", "a core does not move; --compare compares two of them")
-    if "--stacks" in options.command:
+    if options.arguments.flag("stacks"):
         raise UsageError("--samples and --stacks exclude each other")
 
 
-def _unfinished(options: Options) -> UsageError:
-    if len(options.command) > 1:
-        return UsageError(f"{' '.join(options.command)!r}: options stand after the command's name")
-    return UsageError(f"{options.name} is several commands", f"gdbext {options.name} -h lists them")
-
-
-def _next(name: str, words: list[str]) -> str:
-    if not words:
-        raise UsageError(f"{name} needs a value", "gdbext --help shows how it is written")
-    return words.pop(0)
-
-
 def _text(name: str, value: str) -> str:
-    if not value or "\n" in value or "\0" in value:
+    if not value:
         raise UsageError(f"{name}: {value!r} is not a name")
     return value
 
 
 def _path(name: str, value: str) -> str:
     return os.path.abspath(_text(name, value))
+
+
+def _paths(name: str, values: Sequence[str]) -> Sequence[str]:
+    return [_path(name, value) for value in values]
 
 
 def _folder(name: str, value: str) -> str:
@@ -221,27 +260,15 @@ def _seconds(name: str, value: str) -> Optional[float]:
     return seconds or None
 
 
-def _color(name: str, value: str) -> str:
-    if value not in _COLORS:
-        raise UsageError(f"{name}: {value!r} is not one of {', '.join(_COLORS)}")
-    return value
-
-
-_COLORS = ("auto", "always", "never")
-_ABOUT = {"-h": "help", "--help": "help", "--version": "version"}
-_VALUES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
-    "--core": ("core", _path),
-    "--exe": ("exe", _path),
-    "--pid": ("pid", _pid),
-    "--sysroot": ("sysroot", _folder),
-    "--debug-dir": ("debug_dir", _folder),
-    "--gdb": ("gdb", _text),
-    "--timeout": ("timeout", _seconds),
-    "--samples": ("samples", _samples),
-    "--interval": ("interval", _interval),
-    "--color": ("color", _color),
+_FIELDS = {"core": "cores"}
+_VALUES: Mapping[str, Callable[[str, Any], Any]] = {
+    "core": _paths,
+    "exe": _path,
+    "pid": _pid,
+    "sysroot": _folder,
+    "debug-dir": _folder,
+    "gdb": _text,
+    "timeout": _seconds,
+    "samples": _samples,
+    "interval": _interval,
 }
-
-
-def _before_dashes(words: Sequence[str]) -> Sequence[str]:
-    return words[: words.index("--")] if "--" in words else words

@@ -17,7 +17,8 @@ from gdbext.cli.corefile import read_core
 from gdbext.cli.executable import choose_exe, find_running
 from gdbext.cli.failures import GdbFailedError, TimeOutError
 from gdbext.cli.gdbrun import GdbJob, GdbOutcome, run_gdb
-from gdbext.cli.options import Options, mark_quoted, parse
+from gdbext.cli.help import help_text
+from gdbext.cli.options import Options, outline, parse
 from gdbext.cli.process import check_process, is_stopped, wake
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError, UsageError
@@ -26,44 +27,6 @@ from gdbext.report import Status
 
 _INTERVAL = 1.0  # seconds between two samples
 _WIDTH = 100  # of lines where there is no terminal
-
-HELP = """\
-Usage: gdbext COMMAND... --core CORE [--exe EXE] [OPTIONS]
-       gdbext COMMAND... --pid PID [OPTIONS]
-       gdbext commands
-
-Run one command of gdbext over a core or a process, in gdb's batch mode.
-What is not listed here belongs to the command: gdbext COMMAND... -h shows its
-options, gdbext commands lists the commands.
-
-Options:
-  --core CORE      the core to look at; also packed as .zst, .lz4, .xz or .gz
-  --exe EXE        its executable; otherwise the one that the core names, if
-                   that has the same build-id
-  --pid PID        the process to look at; it goes on afterwards
-  --json[=FILE]    write JSON to standard output or to FILE
-  --sysroot DIR    where the libraries of the target's machine are
-  --debug-dir DIR  where separate debug info is, instead of gdb's own place
-  --gdb PROGRAM    the gdb to use
-  --timeout S      seconds after which it is ended (default 600; 0 is for ever)
-  --color WHEN     colour text: auto (on a terminal, unless NO_COLOR is set),
-                   always or never
-  --swapped        also read what is swapped out of --pid, which brings it back
-                   into RAM
-  --samples N      lockwait with --pid: take N samples, and say what is stuck,
-                   what is slow, and what moves; the process goes on between
-  --interval S     seconds between two samples (default 1)
-  -h, --help       show this help
-  --version        show the version
-
-Exit status: 0 all was examined, and nothing was found; 1 findings; 2 no answer:
-with --json the document then has "data": null and "error"; 3 nothing was found,
-but not all was examined: the page and the JSON's "problems" say what was not.
-
-Example:
-  gdbext triage --core core.1234 --json
-"""
-
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the program.
@@ -90,12 +53,12 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    options = Options(command=tuple(words), json=_find_json(words))
+    options = outline(words)
     run: Optional[_Run] = None
     try:
         options = parse(words)
         if options.help or options.version:
-            sys.stdout.write(HELP if options.help else f"gdbext {__version__}\n")
+            sys.stdout.write(help_text(options) if options.help else f"gdbext {__version__}\n")
             return int(Status.CLEAN)
         with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
             run = _Run(options, folder)
@@ -111,12 +74,6 @@ def _run(words: Sequence[str]) -> int:
             _tell(f"gdbext: {options.name}: stopped while the answer was written: it may be cut short")
             return int(Status.FAILED)
         return _fail(options, TimeOutError("stopped before there was an answer"))
-
-
-def _find_json(words: Sequence[str]) -> Optional[str]:
-    """Return what the line says about JSON, however wrong the rest of it is."""
-    asked = [word for word in words if word == "--json" or word.startswith("--json=")]
-    return asked[-1].partition("=")[2] if asked else None
 
 
 def _fail(options: Options, error: GdbextError) -> int:
@@ -184,9 +141,12 @@ class _Run:
     def _ask(self, job: GdbJob, folder: str, json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
         """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
         options = self.options
+        compared = {"compare": self.earlier} if self.earlier else {}
         question = Question(
             command=options.name,
-            rest=self._rest,
+            options={**options.arguments.given, **compared},
+            expression=options.arguments.expression,
+            words=options.arguments.words,
             json=json,
             core=options.core if options.needs_target else None,
             pid=options.pid if options.needs_target else None,
@@ -224,17 +184,6 @@ class _Run:
                 raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
             self.earlier = answer_path(folder)
             time.sleep(interval)
-
-    @property
-    def _rest(self) -> str:
-        """What follows the command's name, with what it is compared to."""
-        compared = f" --compare={_gdb_quoted(self.earlier)}" if self.earlier else ""
-        return self._words[len(self.options.name) :] + compared
-
-    @property
-    def _words(self) -> str:
-        command = self.options.command
-        return " ".join(_quoted(word, own) for word, own in zip(command, mark_quoted(command)))
 
     def _job(self) -> GdbJob:
         options, core, exe = self.options, self.options.core, self.options.exe
@@ -289,25 +238,3 @@ def _wants_color(when: str) -> bool:
         return when == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
-
-
-def _quoted(word: str, own: bool) -> str:
-    """Return a word of the shell's as gdb should see it: only an option's value needs its quotes back.
-
-    :param own: whether it is a value or argument for itself.
-    """
-    if own:
-        return _gdb_quoted(word) if _needs_quotes(word) else word
-    name, equals, value = word.partition("=")
-    if word.startswith("--") and equals and _needs_quotes(value):
-        return f"{name}={_gdb_quoted(value)}"
-    return word
-
-
-def _needs_quotes(text: str) -> bool:
-    return not text or any(char.isspace() or char in "'\"" for char in text)
-
-
-def _gdb_quoted(text: str) -> str:
-    quote = '"' if "'" in text and '"' not in text else "'"
-    return quote + text.replace(quote, "\\" + quote) + quote

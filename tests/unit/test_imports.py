@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue"}
+LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue", "usage"}
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 TARGET = LAYOUT | {"target", "coretarget"}
@@ -26,6 +26,7 @@ ALLOWED = {
     "progress": set(),
     "wording": set(),
     "arguments": {"errors"},
+    "usage": {"arguments", "catalogue"},
     "catalogue": {"arguments", "exchange"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from gdbext import __version__
+from gdbext import __version__, catalogue
+from gdbext.usage import command_help
 
 from .elfs import Maker
 from .test_corefile import BASE, OTHER, OWN
@@ -123,6 +124,8 @@ def test_help_and_version(program):
     status, out, err = program.run("--help")
     assert (status, err) == (0, "")
     assert out.startswith("Usage: gdbext COMMAND... --core CORE")
+    assert all(f"\n  {spec.name} " in out for spec in catalogue.COMMANDS if not spec.raw)
+    assert all(f"--{option.name}" in out for option in catalogue.SHELL_OPTIONS)
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -185,7 +188,8 @@ def test_gdb_is_started_without_the_users_or_the_cores_scripts(program, monkeypa
     assert line[:4] == ["-nx", "-batch", "-iex", "set auto-load off"]
     assert line.index(f"-se={exe}") < line.index(f"-core={program.core}")
     assert program.question["command"] == "glibc chunks"
-    assert program.question["rest"] == " --state='in use' 0x1000 + 16"
+    assert program.question["options"] == {"state": "in use"}
+    assert program.question["expression"] == "0x1000 + 16"
     assert "DEBUGINFOD_URLS" not in program.environment
 
 
@@ -198,9 +202,22 @@ def test_options_for_gdb(program):
     assert (program.question["command"], program.question["pid"]) == ("rss", os.getpid())
 
 
+def test_help_of_a_command_is_that_of_gdb_and_starts_none(program):
+    for line in (("glibc", "bins", "--help"), ("-h", "glibc", "bins"), ("gx", "glibc", "bins", "x", "-h", "--core=x")):
+        status, out, err = program.run(*line)
+        assert (status, out, err) == (0, command_help(catalogue.find_command("glibc bins")), "")
+    assert not program.log.exists()
+
+
+def test_help_of_several_commands(program):
+    status, out, err = program.run("glibc", "-h")
+    assert (status, err) == (0, "") and out.startswith(catalogue.PREFIXES["glibc"])
+    assert "\n  glibc bins " in out and "jemalloc" not in out and not program.log.exists()
+    assert program.run("safe", "-h")[0] == 0
+
+
 def test_commands_need_no_target(program):
     assert program.run("commands", text="a table\n")[:2] == (0, "a table\n")
-    assert program.run("glibc", "bins", "--help", text="Usage\n")[:2] == (0, "Usage\n")
 
 
 @pytest.mark.parametrize(
@@ -210,19 +227,26 @@ def test_commands_need_no_target(program):
         (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
         (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
         (["triage"], "nothing to look at", "name a core with --core or a process with --pid"),
-        (["triage", "--core"], "--core needs a value", "gdbext --help shows how it is written"),
+        (["triage", "--core"], "--core needs a value", "write --core CORE"),
         (["triage", "--core="], "--core: '' is not a name", None),
         (["triage", "--pid", "x"], "--pid: 'x' is not a process id", None),
         (["triage", "--pid=1", "--core=x"], "--core and --pid exclude each other", None),
         (["triage", "--core=x", "--timeout=x"], "--timeout: 'x' is not a number of seconds", "0 is for ever"),
         (["triage", "--core=x", "--sysroot=/no/dir"], "--sysroot: /no/dir is not a directory", None),
         (["triage", "a\nshell id", "--core=x"], "a command is one line", None),
+        (["triage", "--core=x", "--lmit=3"], "unknown option --lmit", "did you mean --limit?"),
+        (["triage", "--core=x", "--limit", "x"], "--limit: 'x' is not a number", "write 0 or more, or 0x…"),
+        (["triage", "--core=x", "y"], "takes no argument, got 'y'", "-h shows how it is written"),
+        (["glibc", "chunk", "--core=x"], "there is no command glibc chunk", "did you mean gdbext glibc chunks?"),
+        (["nonsense"], "there is no command nonsense", "gdbext --help lists them"),
+        (["safe", "rss", "--core=x"], "safe is for gdb alone", None),
     ],
 )
 def test_usage_errors(program, arguments, message, hint):
     status, out, err = program.run("--json", *arguments, gdb=False)
     assert status == 2
     assert json.loads(out)["error"] == {"kind": "usage", "message": message, "hint": hint}
+    assert len(err.splitlines()) == 1
 
 
 def test_options_after_the_command_only(program):
