@@ -54,8 +54,6 @@ def read_manner(arguments: Any) -> listing.Manner:
 
 def describe(context: Any, arguments: Any) -> Report:
     """Return what is at an address."""
-    if not arguments.expression:
-        raise UsageError("an address is missing", "blocks at ADDRESS")
     address = context.evaluate(arguments.expression)
     heaps = context.heaps()
     words = arguments.value("words")

@@ -19,8 +19,6 @@ def list_shapes(context: Any, arguments: Any) -> Report:
 
 def show(context: Any, arguments: Any) -> Report:
     """Return one shape, and what it fits here."""
-    if not arguments.expression:
-        raise UsageError("a shape's name is missing", "gx shapes list has them")
     return shapes.show_report(context.shapes, arguments.expression, context.types, _find_abi(context))
 
 
@@ -57,8 +55,6 @@ def _write(path: str, text: str) -> None:
 
 
 def _find_type(context: Any, name: str) -> Type:
-    if not name:
-        raise UsageError("a type is missing", "gx shapes guess struct table")
     for text in _spellings(name):
         found: Optional[Type] = context.types.find_type(text)
         if found is not None:

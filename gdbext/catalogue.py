@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence, Union
 
-from gdbext.arguments import COMMON_OPTIONS, Option
+from gdbext.arguments import COMMON_OPTIONS, Arguments, Option
+from gdbext.errors import UsageError
 from gdbext.exchange import schema_of
 
 
@@ -31,6 +32,7 @@ class CommandSpec:
     :param prefixed_only: never register it plainly.
     :param raw: the whole line after ``-h`` is the expression; no common options.
     :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
+    :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
     """
 
@@ -45,6 +47,7 @@ class CommandSpec:
     prefixed_only: bool = False
     raw: bool = False
     shown: Optional[int] = None
+    missing: Sequence[str] = ()
     target: str = "needed"
 
     @property
@@ -72,6 +75,14 @@ class CommandSpec:
         if self.words is not None:
             return "words"
         return "none" if self.expression is None else "expression"
+
+    def check(self, arguments: Arguments) -> None:
+        """Check that there is an expression where there must be one.
+
+        :raises UsageError: when there is none.
+        """
+        if self.missing and not arguments.expression:
+            raise UsageError(*self.missing)
 
 
 @dataclass(frozen=True)
@@ -410,6 +421,7 @@ COMMANDS: Sequence[CommandSpec] = (
         ),
         expression="ADDRESS",
         example="blocks at $rdi",
+        missing=("an address is missing", "blocks at ADDRESS"),
     ),
     CommandSpec(
         "blocks leaks",
@@ -455,6 +467,7 @@ COMMANDS: Sequence[CommandSpec] = (
         ),
         expression="ADDRESS",
         example="blocks refs $rdi --depth 3",
+        missing=("an address is missing", "blocks refs ADDRESS"),
     ),
     CommandSpec(
         "blocks path",
@@ -473,6 +486,7 @@ COMMANDS: Sequence[CommandSpec] = (
         ),
         expression="ADDRESS",
         example="blocks path session",
+        missing=("an address is missing", "blocks path ADDRESS"),
     ),
     CommandSpec(
         "blocks retained",
@@ -625,6 +639,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "Types with * or ? in their names are not searched for.",
         expression="NAME",
         example="gx shapes show unbound-lruhash",
+        missing=("a shape's name is missing", "gx shapes list has them"),
         prefixed_only=True,
         shown=0,
         target="optional",
@@ -638,6 +653,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "else it may be; check them.",
         expression="TYPE",
         example="gx shapes guess struct lruhash",
+        missing=("a type is missing", "gx shapes guess struct table"),
         prefixed_only=True,
     ),
     CommandSpec(

@@ -132,6 +132,7 @@ def _answer(spec: Any, text: str, context: Context) -> None:
 
         gdb.write(writable(command_help(spec)))
         return
+    spec.check(arguments)
     has_text = not spec.raw and not arguments.flag("json")
     dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text
     with working(spec, context):

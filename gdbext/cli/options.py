@@ -193,6 +193,8 @@ def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Optio
 def _checked(options: Options) -> Options:
     if options.help or options.version:
         return options
+    if options.spec is not None:
+        options.spec.check(options.arguments)
     _check_samples(options)
     if options.cores and options.pid is not None:
         raise UsageError("--core and --pid exclude each other")

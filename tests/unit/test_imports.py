@@ -27,7 +27,7 @@ ALLOWED = {
     "wording": set(),
     "arguments": {"errors"},
     "usage": {"arguments", "catalogue"},
-    "catalogue": {"arguments", "exchange"},
+    "catalogue": {"arguments", "errors", "exchange"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},
     "layout": MEMORY,

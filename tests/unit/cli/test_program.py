@@ -238,6 +238,7 @@ def test_commands_need_no_target(program):
         (["triage", "--core=x", "--limit", "x"], "--limit: 'x' is not a number", "write 0 or more, or 0x…"),
         (["triage", "--core=x", "y"], "takes no argument, got 'y'", "-h shows how it is written"),
         (["glibc", "chunk", "--core=x"], "there is no command glibc chunk", "did you mean gdbext glibc chunks?"),
+        (["blocks", "at", "--core=x"], "an address is missing", "blocks at ADDRESS"),
         (["nonsense"], "there is no command nonsense", "gdbext --help lists them"),
         (["safe", "rss", "--core=x"], "safe is for gdb alone", None),
     ],
