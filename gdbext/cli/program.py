@@ -1,32 +1,21 @@
-"""The ``gdbext`` program: options in, one run of gdb, text or JSON and an exit status out."""
+"""The ``gdbext`` program: what it is asked, and who answers."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
-import time
 import traceback
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from gdbext import __version__
-from gdbext.cli import answer
-from gdbext.cli.corefile import read_core
-from gdbext.cli.executable import choose_exe, find_running
-from gdbext.cli.failures import GdbFailedError, TimeOutError
-from gdbext.cli.gdbrun import GdbJob, GdbOutcome, run_gdb
+from gdbext.cli.failures import TimeOutError
 from gdbext.cli.help import help_text
 from gdbext.cli.options import Options, outline, parse
-from gdbext.cli.process import check_process, is_stopped, wake
-from gdbext.cli.unpack import find_packing, unpack
-from gdbext.errors import GdbextError, UsageError
-from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
+from gdbext.cli.output import Output, tell
+from gdbext.errors import GdbextError
 from gdbext.report import Status
 
-_INTERVAL = 1.0  # seconds between two samples
-_WIDTH = 100  # of lines where there is no terminal
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the program.
@@ -40,7 +29,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return _run(words)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # then whoever read our output has enough of it
-            _tell(f"gdbext: {error}")
+            tell(f"gdbext: {error}")
         # Keep Python from writing the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception:  # noqa: BLE001  Python's own exit status for it is that of findings
@@ -54,187 +43,20 @@ def _stop(number: int, frame: Any) -> None:
 
 def _run(words: Sequence[str]) -> int:
     options = outline(words)
-    run: Optional[_Run] = None
     try:
         options = parse(words)
-        if options.help or options.version:
-            sys.stdout.write(help_text(options) if options.help else f"gdbext {__version__}\n")
-            return int(Status.CLEAN)
-        with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
-            run = _Run(options, folder)
-            return run.run()
+        return _answer(options)
     except GdbextError as error:
-        return _fail(options, error)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError) or (run is not None and run.writing):
-            raise
-        return _fail(options, GdbFailedError(f"no room to work in: {error}", "TMPDIR names the place for it"))
+        return Output(options).fail(options, error)
     except KeyboardInterrupt:
-        if run is not None and run.writing:
-            _tell(f"gdbext: {options.name}: stopped while the answer was written: it may be cut short")
-            return int(Status.FAILED)
-        return _fail(options, TimeOutError("stopped before there was an answer"))
+        return Output(options).fail(options, TimeOutError("stopped before there was an answer"))
 
 
-def _fail(options: Options, error: GdbextError) -> int:
-    name = f"{options.name}: " if options.name else ""
-    _tell(f"gdbext: {name}{error}")
-    if options.json is not None:
-        _write_text(options.json, answer.error_document(options, error))
-    return int(Status.FAILED)
+def _answer(options: Options) -> int:
+    if options.help or options.version:
+        sys.stdout.write(help_text(options) if options.help else f"gdbext {__version__}\n")
+        return int(Status.CLEAN)
+    # Imported now: what starts gdb is not needed to say what is wrong with a line.
+    from gdbext.cli.run import answer_all
 
-
-def _tell(line: str) -> None:
-    print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
-
-
-def _write_text(path: str, text: str) -> None:
-    if not path:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        _tell(f"gdbext: cannot write {path}: {error.strerror}")
-
-
-class _Run:
-    """One command over one target.
-
-    :param folder: a directory of its own, removed afterwards by the caller.
-    """
-
-    def __init__(self, options: Options, folder: str) -> None:
-        self.options = options
-        self.folder = folder
-        self.earlier: Optional[str] = None
-        self.writing = False  # whether what stands on standard output, or in the file, is ours
-        self.deadline = time.monotonic() + options.timeout if options.timeout else None
-
-    def run(self) -> int:
-        """Answer; return the exit status.
-
-        :raises GdbextError: when there is no answer.
-        """
-        self._check_output()
-        job = self._job()
-        self._sample_before(job)
-        outcome, trailer = self._ask(job, self.folder, self.options.json is not None)
-        for line in outcome.diagnostics:
-            _tell(self._as_asked(line))
-        if trailer is None:
-            raise answer.explain(self.options, outcome)
-        if trailer.error is not None:
-            self._fail(outcome, trailer.error)
-        self._write_answer()
-        if outcome.stopped:
-            _tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
-        return trailer.status
-
-    def _fail(self, outcome: GdbOutcome, error: Mapping[str, Any]) -> None:
-        if (refusal := answer.find_refusal(self.options, outcome, error)) is not None:
-            raise refusal
-        _tell(f"gdbext: {self.options.name}: {answer.error_of(error)}")
-
-    def _ask(self, job: GdbJob, folder: str, json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
-        """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
-        options = self.options
-        compared = {"compare": self.earlier} if self.earlier else {}
-        question = Question(
-            command=options.name,
-            options={**options.arguments.given, **compared},
-            expression=options.arguments.expression,
-            words=options.arguments.words,
-            json=json,
-            core=options.core if options.needs_target else None,
-            pid=options.pid if options.needs_target else None,
-            width=shutil.get_terminal_size((_WIDTH, 24)).columns,
-            color=_wants_color(options.color),
-        )
-        write_question(folder, question)
-        ran = question.pid is not None and not is_stopped(question.pid)
-        try:
-            return run_gdb(job, folder, self.deadline), find_trailer(folder)
-        finally:
-            if question.pid is not None and ran and find_trailer(folder) is None:
-                wake(question.pid)
-
-    def _check_output(self) -> None:
-        # Found out now and not after an hour of gdb.
-        if self.options.json:
-            folder = os.path.dirname(os.path.abspath(self.options.json))
-            if os.path.isdir(self.options.json) or not os.access(folder, os.W_OK):
-                raise UsageError(f"cannot write {self.options.json}", "name another file")
-
-    def _sample_before(self, job: GdbJob) -> None:
-        """Take all samples but the last, each compared with the one before.
-
-        :raises GdbextError: when one of them gives no answer.
-        """
-        interval = _INTERVAL if self.options.interval is None else self.options.interval
-        for number in range(1, self.options.samples or 1):
-            folder = os.path.join(self.folder, f"sample-{number}")
-            os.mkdir(folder)
-            outcome, trailer = self._ask(job, folder, True)
-            if trailer is None or outcome.stopped:
-                raise answer.explain(self.options, outcome)
-            if (error := trailer.error) is not None:
-                raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
-            self.earlier = answer_path(folder)
-            time.sleep(interval)
-
-    def _job(self) -> GdbJob:
-        options, core, exe = self.options, self.options.core, self.options.exe
-        if options.pid is not None and options.needs_target:
-            check_process(options.pid)
-            exe = exe or find_running(options.pid)
-        if core is not None and options.needs_target:
-            core = self._unpacked(core)
-            exe = self._exe(core)
-        core = core if options.needs_target else None
-        return GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped)
-
-    def _unpacked(self, core: str) -> str:
-        packing = find_packing(core)
-        if packing is None:
-            return core
-        target = os.path.join(self.folder, "core")
-        unpack(core, packing, target, self.deadline)
-        return target
-
-    def _exe(self, core: str) -> Optional[str]:
-        try:
-            choice = choose_exe(read_core(core), self.options.exe, self.options.sysroot)
-        except GdbextError as error:
-            error.message = error.message.replace(core, str(self.options.core))
-            raise
-        if choice.remark:
-            _tell(f"gdbext: {choice.remark}")
-        return choice.exe
-
-    def _as_asked(self, line: str) -> str:
-        """Return what gdb says with the name of the core that was asked for, in place of the unpacked one's."""
-        return line.replace(os.path.join(self.folder, "core"), str(self.options.core))
-
-    def _write_answer(self) -> None:
-        self.writing = True
-        with open(answer_path(self.folder), "rb") as file:
-            if not self.options.json:
-                sys.stdout.flush()
-                shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
-                sys.stdout.flush()
-                return
-            try:
-                with open(self.options.json, "wb") as out:
-                    shutil.copyfileobj(file, out, 1 << 20)
-            except OSError as error:
-                raise UsageError(f"cannot write {self.options.json}: {error.strerror}") from None
-
-
-def _wants_color(when: str) -> bool:
-    if when != "auto":
-        return when == "always"
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not plain
+    return answer_all(options)

@@ -540,12 +540,12 @@ def test_standard_output_that_is_full(program, how):
 
 
 def test_no_room_to_work_in(monkeypatch, capsys):
-    from gdbext.cli import program
+    from gdbext.cli import program, run
 
     def full(prefix):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(program.tempfile, "TemporaryDirectory", full)
+    monkeypatch.setattr(run.tempfile, "TemporaryDirectory", full)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert program.main(["commands", "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
