@@ -127,8 +127,8 @@ _HEAP = Option("heap", "text", "only this one of several jemallocs, as reports c
 
 # Of the `gdbext` program, besides those of its commands.
 SHELL_OPTIONS: Sequence[Option] = (
-    Option("core", "text", "the core to look at; also packed as .zst, .lz4, .xz or .gz", metavar="CORE", short="c",
-           many=True),
+    Option("core", "text", "the core to look at; also packed as .zst, .lz4, .xz or .gz; may be repeated",
+           metavar="CORE", short="c", many=True),
     Option("exe", "text", "its executable; otherwise the one that the core names, if that has the same build-id",
            metavar="EXE"),
     Option("pid", "text", "the process to look at; it goes on afterwards", metavar="PID", short="p"),

@@ -9,10 +9,18 @@ from gdbext.cli.options import Options
 from gdbext.usage import command_help, command_lines, family_help, option_lines
 
 _USAGE = """\
-Usage: gdbext COMMAND... --core CORE [--exe EXE] [OPTIONS]
-       gdbext COMMAND... --pid PID [OPTIONS]
+Usage: gdbext CORE... [OPTIONS]
+       gdbext COMMAND CORE... [OPTIONS]
+       gdbext COMMAND CORE ARGUMENT... [OPTIONS]
+       gdbext COMMAND -p PID [ARGUMENT...] [OPTIONS]
 
-Run one command of gdbext over a core or a process, in gdb's batch mode."""
+Run one command of gdbext over a core or a process, in gdb's batch mode; over a
+core alone, or with -p PID alone, it is triage.
+
+Without --core and --pid the first word after the command is the core, whatever
+it is called; what follows are the command's arguments, or more cores where it
+takes none. Several cores are answered one after the other, each under a line
+with its name; with --json each answer is one line (JSON Lines)."""
 
 _OPTIONS = "Options of the program, for every command:"
 
@@ -20,9 +28,13 @@ _STATUS = """\
 Exit status: 0 all was examined, and nothing was found; 1 findings; 2 no answer:
 with --json the document then has "data": null and "error"; 3 nothing was found,
 but not all was examined: the page and the JSON's "problems" say what was not.
+Of several cores it is that of one without an answer, else of one with findings,
+else of one not wholly examined.
 
-Example:
-  gdbext triage --core core.1234 --json
+Examples:
+  gdbext core.1234
+  gdbext triage --pid 1234 --json
+  gdbext blocks at core.1234 0x55555555a2a0
 """
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from gdbext.arguments import Arguments, Option, nearest, parse_words
@@ -18,6 +19,7 @@ from gdbext.errors import UsageError
 from gdbext.exchange import schema_of
 
 DEFAULT_TIMEOUT = 600.0
+_FIRST = "triage"  # of a core that stands alone
 _SAMPLED = "lockwait"  # the command that may look at a process several times
 _MOST_SAMPLES = 1000
 _HOW = "gdbext --help shows how it is written"
@@ -90,6 +92,8 @@ def parse(words: Sequence[str]) -> Options:
         raise UsageError("a command is one line")
     found = _find_name(words)
     spec = find_command(found.name)
+    if spec is None and _names_target(found):
+        found, spec = _Found(_FIRST, [*filter(None, [found.name]), *found.rest]), find_command(_FIRST)
     if spec is None:
         return _parse_without_command(found)
     known = {option.name: option for option in (*SHELL_OPTIONS, *spec.all_options)}
@@ -97,7 +101,43 @@ def parse(words: Sequence[str]) -> Options:
     if spec.raw and not wants_help:
         raise UsageError(f"{spec.name} is for gdb alone")
     positional = "expression" if spec.raw else spec.positional
-    return _checked(_options(spec.name, spec, parse_words(found.rest, list(known.values()), positional)))
+    # Words that no command takes may be cores.
+    parsed = parse_words(found.rest, list(known.values()), "words" if positional == "none" else positional)
+    return _checked(_with_cores(_options(spec.name, spec, parsed)))
+
+
+def _names_target(found: _Found) -> bool:
+    """Whether a line names a core or a process, and no command."""
+    options = {word.partition("=")[0] for word in found.rest}
+    if not found.name and options & {"-h", "--help", "--version"}:
+        return False
+    return os.path.isfile(found.name) or not found.name and bool(options & {"-c", "--core", "-p", "--pid"})
+
+
+def _with_cores(options: Options) -> Options:
+    """Take the cores from the words that follow the command.
+
+    It is their place that makes them cores, and not their looks: without ``--core`` and ``--pid`` the first word is
+    one, and so are all words of a command that takes no arguments; all that follows is the command's.
+
+    :raises UsageError: for words that a command has no use for.
+    """
+    spec, words = options.spec, options.arguments.words
+    if spec is None or options.help or not words:
+        return options
+    named = bool(options.cores) or options.pid is not None or spec.target != "needed"
+    if spec.positional == "none":
+        if named:
+            raise UsageError(f"takes no argument, got {' '.join(words)!r}", "-h shows how it is written")
+        return _with_words(options, words, ())
+    if named or not os.path.isfile(words[0]):
+        return options
+    return _with_words(options, words[:1], words[1:])
+
+
+def _with_words(options: Options, cores: Sequence[str], words: Sequence[str]) -> Options:
+    arguments = replace(options.arguments, words=words, expression=" ".join(words))
+    return replace(options, cores=_paths("CORE", cores), arguments=arguments)
 
 
 class _Found(NamedTuple):
@@ -170,9 +210,9 @@ def _without_own(words: Sequence[str]) -> Iterator[str]:
 def unknown_command(name: str) -> UsageError:
     """Return the error, with the command that was probably meant."""
     close = nearest(name, [spec.name for spec in COMMANDS])
-    return UsageError(
-        f"there is no command {name}", f"did you mean gdbext {close}?" if close else "gdbext --help lists them"
-    )
+    what = "command" if re.fullmatch(r"[a-z -]+", name) else "command and no core"
+    hint = f"did you mean gdbext {close}?" if close else "gdbext --help lists the commands"
+    return UsageError(f"there is no {what} {name}", hint)
 
 
 def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Options:
@@ -193,13 +233,13 @@ def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Optio
 def _checked(options: Options) -> Options:
     if options.help or options.version:
         return options
-    if options.spec is not None:
-        options.spec.check(options.arguments)
-    _check_samples(options)
     if options.cores and options.pid is not None:
         raise UsageError("--core and --pid exclude each other")
     if options.needs_target and not options.cores and options.pid is None:
-        raise UsageError("nothing to look at", "name a core with --core or a process with --pid")
+        raise UsageError("nothing to look at", "name a core, or a process with --pid")
+    if options.spec is not None:
+        options.spec.check(options.arguments)
+    _check_samples(options)
     return options
 
 

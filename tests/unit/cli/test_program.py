@@ -123,7 +123,7 @@ def test_help_and_version(program):
     assert program.run("--version") == (0, f"gdbext {__version__}\n", "")
     status, out, err = program.run("--help")
     assert (status, err) == (0, "")
-    assert out.startswith("Usage: gdbext COMMAND... --core CORE")
+    assert out.startswith("Usage: gdbext CORE... [OPTIONS]\n")
     assert all(f"\n  {spec.name} " in out for spec in catalogue.COMMANDS if not spec.raw)
     assert all(f"--{option.name}" in out for option in catalogue.SHELL_OPTIONS)
     assert max(map(len, out.splitlines())) <= 80
@@ -226,7 +226,7 @@ def test_commands_need_no_target(program):
         ([], "no command is named", "gdbext --help shows how it is written"),
         (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
         (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
-        (["triage"], "nothing to look at", "name a core with --core or a process with --pid"),
+        (["triage"], "nothing to look at", "name a core, or a process with --pid"),
         (["triage", "--core"], "--core needs a value", "write --core CORE"),
         (["triage", "--core="], "--core: '' is not a name", None),
         (["triage", "--pid", "x"], "--pid: 'x' is not a process id", None),
@@ -239,7 +239,10 @@ def test_commands_need_no_target(program):
         (["triage", "--core=x", "y"], "takes no argument, got 'y'", "-h shows how it is written"),
         (["glibc", "chunk", "--core=x"], "there is no command glibc chunk", "did you mean gdbext glibc chunks?"),
         (["blocks", "at", "--core=x"], "an address is missing", "blocks at ADDRESS"),
-        (["nonsense"], "there is no command nonsense", "gdbext --help lists them"),
+        (["nonsense"], "there is no command nonsense", "gdbext --help lists the commands"),
+        (["core.1"], "there is no command and no core core.1", "gdbext --help lists the commands"),
+        (["walklist", "missing", "x"], "nothing to look at", "name a core, or a process with --pid"),
+        (["shapes", "list", "x"], "takes no argument, got 'x'", "-h shows how it is written"),
         (["safe", "rss", "--core=x"], "safe is for gdb alone", None),
     ],
 )
@@ -265,6 +268,96 @@ def test_missing_core(program):
     error = program.fails("triage", "--core", "missing")
     assert error["kind"] == "bad-core"
     assert error["message"] == f"{program.folder}/missing does not exist"
+
+
+def test_a_core_alone_is_triaged(program):
+    status, out, err = program.run("core", "--limit", "3")
+    assert (status, out) == (0, "text\n")
+    question = program.question
+    assert (question["command"], question["core"]) == ("triage", str(program.core))
+    assert question["options"] == {"limit": 3} and question["expression"] == ""
+    assert program.run("-p", os.getpid())[0] == 0
+    assert (program.question["command"], program.question["pid"]) == ("triage", os.getpid())
+
+
+def test_commands_win_over_files_of_their_names(program):
+    (program.folder / "rss").write_bytes(program.core.read_bytes())
+    assert program.run("rss", "rss")[0] == 0
+    assert (program.question["command"], program.question["core"]) == ("rss", str(program.folder / "rss"))
+    assert program.run("./rss")[0] == 0
+    assert program.question["command"] == "triage"
+
+
+def test_the_first_word_is_the_core_by_its_place(program):
+    """What follows may be called like it: a variable."""
+    assert program.run("blocks", "at", "core", "core", "+", "8")[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (str(program.core), "core + 8")
+    assert program.run("listcount", "core", "(struct x *) core", "next")[0] == 0
+    assert program.question["words"] == ["(struct x *) core", "next"]
+    assert program.run("blocks", "at", "core", "-c", "core")[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (str(program.core), "core")
+    assert program.run("blocks", "at", "core", "-p", os.getpid())[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (None, "core")
+    assert program.run("shapes", "show", "core")[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (None, "core")
+
+
+def test_what_is_no_core(program):
+    (program.folder / "notes").write_text("no core")
+    assert program.fails("notes")["message"] == f"{program.folder}/notes is not a core"
+    assert program.fails("blocks", "at", "notes", "8")["message"] == f"{program.folder}/notes is not a core"
+
+
+def others(program, count):
+    paths = [program.folder / f"core.{number}" for number in range(1, count + 1)]
+    for path in paths:
+        path.write_bytes(program.core.read_bytes())
+    return paths
+
+
+def test_several_cores_one_after_the_other(program):
+    first, second = others(program, 2)
+    program.folder.joinpath("p").write_bytes(Maker().executable(OWN))
+    for line in ((first, second), ("triage", first, second), ("triage", "-c", first, "--core", second)):
+        status, out, err = program.run(*line)
+        assert (status, err) == (0, "")
+        assert out == f"==> {first} <==\ntext\n\n==> {second} <==\ntext\n"
+
+
+@pytest.mark.parametrize("file", [None, "out"])
+def test_several_cores_are_lines_of_json(program, file):
+    first, second = others(program, 2)
+    spread = json.dumps(json.loads(envelope(data={"x": "a\nb"})), indent=1) + "\n"
+    (program.folder / "out").write_text("old")
+    status, out, err = program.run(
+        first, "missing", second, f"--json={file}" if file else "--json", document=spread, trailer=trailer(1)
+    )
+    lines = (program.folder / file).read_text().splitlines() if file else out.splitlines()
+    documents = [json.loads(line) for line in lines]
+    assert status == 2 and len(documents) == 3
+    assert [document["data"] for document in documents] == [{"x": "a\nb"}, None, {"x": "a\nb"}]
+    assert documents[1]["target"]["core"] == f"{program.folder}/missing"
+    assert f"gdbext: triage: {program.folder}/missing does not exist" in err
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"), [((0, 3), 3), ((3, 1), 1), ((1, 0), 1), ((1, 2, 3), 2), ((0, 0), 0), ((2, 1), 2)]
+)
+def test_the_worst_status_of_several_cores(program, statuses, worst):
+    paths = others(program, len(statuses))
+    ends = {str(path): trailer(status, error() if status == 2 else None) for path, status in zip(paths, statuses)}
+    assert program.run(*paths, trailers=ends)[0] == worst
+
+
+def test_an_interrupt_ends_several_cores(program):
+    first, second = others(program, 2)
+    process = program.start(first, second, sleep=60)
+    while not program.log.exists():
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2 and "stopped before the last 1 of the cores" in err and str(second) not in out
 
 
 def test_wrong_executable(program):
