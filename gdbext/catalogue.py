@@ -33,6 +33,7 @@ class CommandSpec:
     :param raw: the whole line after ``-h`` is the expression; no common options.
     :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
+    :param own: of the `gdbext` program alone, which has no common options; ``run`` names a function of ``gdbext.cli``.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
     """
 
@@ -48,6 +49,7 @@ class CommandSpec:
     raw: bool = False
     shown: Optional[int] = None
     missing: Sequence[str] = ()
+    own: bool = False
     target: str = "needed"
 
     @property
@@ -58,6 +60,8 @@ class CommandSpec:
     @property
     def title(self) -> str:
         """The name that errors and help carry: with ``gx`` where there is no other."""
+        if self.own:
+            return f"gdbext {self.name}"
         return f"gx {self.name}" if self.prefixed_only else self.name
 
     @property
@@ -65,6 +69,8 @@ class CommandSpec:
         """The command's own options, then the common ones."""
         if self.raw:
             return [option for option in COMMON_OPTIONS if option.name == "help"]
+        if self.own:
+            return self.options
         return (*self.options, *COMMON_OPTIONS)
 
     @property
@@ -719,6 +725,23 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
 )
 
+_OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "help")
+
+OWN_COMMANDS: Sequence[CommandSpec] = (
+    CommandSpec(
+        "open",
+        run="interactive:open_target",
+        summary="Start gdb on a core or a process, with gdbext and everything else loaded",
+        description="The executable is chosen as for all commands: the one that the core names, if that has the same "
+        "build-id; a packed core is unpacked first, and removed when gdb ends. Your own init files are read. A word of "
+        "digits is a process: ./1234 is a file.",
+        options=tuple(option for option in SHELL_OPTIONS if option.name in _OPENING),
+        words="CORE|PID",
+        example="gdbext open core.1234",
+        own=True,
+    ),
+)
+
 SETTINGS: Sequence[Setting] = (
     Setting("min-finding-bytes", 16 << 20, "size", "Findings of fewer bytes and a lesser share stay silent"),
     Setting("min-finding-share", 20, "percent", "Share of writable memory in RAM or core that makes a finding"),
@@ -767,5 +790,10 @@ def commands_about(topic: str) -> Sequence[CommandSpec]:
 
 
 def find_command(name: str) -> Optional[CommandSpec]:
-    """Return the row of that name, or None."""
+    """Return the row of that name among the commands of gdb, or None."""
     return next((spec for spec in COMMANDS if spec.name == name), None)
+
+
+def find_own(name: str) -> Optional[CommandSpec]:
+    """Return the row of that name among the program's own commands, or None."""
+    return next((spec for spec in OWN_COMMANDS if spec.name == name), None)

@@ -31,7 +31,8 @@ def command_help(spec: Any) -> str:
 
 
 def _usage(spec: Any, options: Sequence[Any]) -> list[str]:
-    words = ["gx " + spec.name if getattr(spec, "prefixed_only", False) else spec.name]
+    lead = "gx " if getattr(spec, "prefixed_only", False) else "gdbext " if getattr(spec, "own", False) else ""
+    words = [lead + spec.name]
     if options:
         words.append("[OPTIONS]")
     rest = getattr(spec, "words", None) or spec.expression

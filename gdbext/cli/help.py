@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from gdbext.catalogue import SHELL_OPTIONS, TOPICS, commands_about
+from gdbext.catalogue import OWN_COMMANDS, SHELL_OPTIONS, TOPICS, commands_about
 from gdbext.cli.options import Options
 from gdbext.usage import command_help, command_lines, family_help, option_lines
 
@@ -51,5 +51,6 @@ def _sections() -> Iterator[str]:
     for topic in TOPICS:
         specs = [spec for spec in commands_about(topic) if not spec.raw]
         yield "\n".join((f"{topic}:", *command_lines(specs)))
+    yield "\n".join(("In the shell alone:", *command_lines(OWN_COMMANDS)))
     yield "\n".join((_OPTIONS, *option_lines(SHELL_OPTIONS)))
     yield _STATUS

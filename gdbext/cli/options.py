@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from gdbext.arguments import Arguments, Option, nearest, parse_words
-from gdbext.catalogue import COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec, find_command
+from gdbext.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec, find_command, find_own
 from gdbext.errors import UsageError
 from gdbext.exchange import schema_of
 
@@ -91,11 +91,13 @@ def parse(words: Sequence[str]) -> Options:
     if any("\n" in word or "\0" in word for word in words):
         raise UsageError("a command is one line")
     found = _find_name(words)
-    spec = find_command(found.name)
+    spec = find_command(found.name) or find_own(found.name)
     if spec is None and _names_target(found):
         found, spec = _Found(_FIRST, [*filter(None, [found.name]), *found.rest]), find_command(_FIRST)
     if spec is None:
         return _parse_without_command(found)
+    if spec.own:
+        return _options(spec.name, spec, parse_words(found.rest, spec.all_options, spec.positional))
     known = {option.name: option for option in (*SHELL_OPTIONS, *spec.all_options)}
     wants_help = bool({"-h", "--help"} & set(found.rest))
     if spec.raw and not wants_help:
@@ -209,7 +211,7 @@ def _without_own(words: Sequence[str]) -> Iterator[str]:
 
 def unknown_command(name: str) -> UsageError:
     """Return the error, with the command that was probably meant."""
-    close = nearest(name, [spec.name for spec in COMMANDS])
+    close = nearest(name, [spec.name for spec in (*COMMANDS, *OWN_COMMANDS)])
     what = "command" if re.fullmatch(r"[a-z -]+", name) else "command and no core"
     hint = f"did you mean gdbext {close}?" if close else "gdbext --help lists the commands"
     return UsageError(f"there is no {what} {name}", hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -56,6 +57,9 @@ def _answer(options: Options) -> int:
     if options.help or options.version:
         sys.stdout.write(help_text(options) if options.help else f"gdbext {__version__}\n")
         return int(Status.CLEAN)
+    if options.spec is not None and options.spec.own:
+        module, _, name = options.spec.run.partition(":")
+        return int(getattr(importlib.import_module(f"gdbext.cli.{module}"), name)(options))
     # Imported now: what starts gdb is not needed to say what is wrong with a line.
     from gdbext.cli.run import answer_all
 

@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import Any, Mapping, Optional
 
 from gdbext.cli import answer
-from gdbext.cli.corefile import read_core
-from gdbext.cli.executable import choose_exe, find_running
 from gdbext.cli.failures import GdbFailedError, TimeOutError
 from gdbext.cli.gdbrun import GdbJob, GdbOutcome, run_gdb
+from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output, tell
-from gdbext.cli.process import check_process, is_stopped, wake
-from gdbext.cli.unpack import find_packing, unpack
+from gdbext.cli.process import is_stopped, wake
 from gdbext.errors import GdbextError, UsageError
 from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
@@ -87,7 +85,7 @@ class _Run:
         :raises GdbextError: when there is no answer.
         """
         self._check_output()
-        job = self._job()
+        job = make_job(self.options, self.folder, self.deadline)
         self._sample_before(job)
         outcome, trailer = self._ask(job, self.folder, self.options.json is not None)
         self.interrupted = outcome.stopped == "interrupted"
@@ -154,38 +152,9 @@ class _Run:
             self.earlier = answer_path(folder)
             time.sleep(interval)
 
-    def _job(self) -> GdbJob:
-        options, core, exe = self.options, self.options.core, self.options.exe
-        if options.pid is not None and options.needs_target:
-            check_process(options.pid)
-            exe = exe or find_running(options.pid)
-        if core is not None and options.needs_target:
-            core = self._unpacked(core)
-            exe = self._exe(core)
-        core = core if options.needs_target else None
-        return GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped)
-
-    def _unpacked(self, core: str) -> str:
-        packing = find_packing(core)
-        if packing is None:
-            return core
-        target = os.path.join(self.folder, "core")
-        unpack(core, packing, target, self.deadline)
-        return target
-
-    def _exe(self, core: str) -> Optional[str]:
-        try:
-            choice = choose_exe(read_core(core), self.options.exe, self.options.sysroot)
-        except GdbextError as error:
-            error.message = error.message.replace(core, str(self.options.core))
-            raise
-        if choice.remark:
-            tell(f"gdbext: {choice.remark}")
-        return choice.exe
-
     def _as_asked(self, line: str) -> str:
         """Return what gdb says with the name of the core that was asked for, in place of the unpacked one's."""
-        return line.replace(os.path.join(self.folder, "core"), str(self.options.core))
+        return line.replace(unpacked_path(self.folder), str(self.options.core))
 
 
 def _wants_color(when: str) -> bool:

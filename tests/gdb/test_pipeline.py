@@ -201,6 +201,15 @@ def test_commands():
     assert "glibc arenas" in str(answer("commands")["data"])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_gdb_opened_for_a_person(core, tmp_path, packed):
+    path = tmp_path / "core.xz" if packed else core
+    if packed:
+        path.write_bytes(lzma.compress(core.read_bytes(), preset=0))
+    told = program("open", path, input="print main\nblocks summary\n", environment={"HOME": str(tmp_path)})
+    assert told.returncode == 0 and "<main>" in told.stdout and "checks held" in told.stdout, told
+
+
 def test_another_program_for_the_core(folder, core, tmp_path):
     (tmp_path / "other.c").write_text("int main(void) { return 0; }")
     other = tmp_path / "other"

@@ -239,7 +239,7 @@ def test_commands_need_no_target(program):
         (["triage", "--core=x", "y"], "takes no argument, got 'y'", "-h shows how it is written"),
         (["glibc", "chunk", "--core=x"], "there is no command glibc chunk", "did you mean gdbext glibc chunks?"),
         (["blocks", "at", "--core=x"], "an address is missing", "blocks at ADDRESS"),
-        (["nonsense"], "there is no command nonsense", "gdbext --help lists the commands"),
+        (["xyzzy"], "there is no command xyzzy", "gdbext --help lists the commands"),
         (["core.1"], "there is no command and no core core.1", "gdbext --help lists the commands"),
         (["walklist", "missing", "x"], "nothing to look at", "name a core, or a process with --pid"),
         (["shapes", "list", "x"], "takes no argument, got 'x'", "-h shows how it is written"),
@@ -300,6 +300,68 @@ def test_the_first_word_is_the_core_by_its_place(program):
     assert (program.question["core"], program.question["expression"]) == (None, "core")
     assert program.run("shapes", "show", "core")[0] == 0
     assert (program.question["core"], program.question["expression"]) == (None, "core")
+
+
+SHOW = """#!/bin/sh
+for word; do echo "$word"; case $word in -core=*) cmp "${word#-core=}" core;; esac; done
+exit 7
+"""
+
+
+@pytest.fixture
+def shown(program):
+    """Return a function that runs the program with a gdb that prints its arguments; it returns these."""
+    show = program.folder / "show"
+    show.write_text(SHOW)
+    show.chmod(0o755)
+
+    def run(*arguments):
+        status, out, err = program.run(*arguments, "--gdb", show, gdb=False)
+        assert (status, err) == (7, ""), err  # gdb's own
+        return out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("line", [("open", "core"), ("open", "-c", "core"), ("--core=core", "open")])
+def test_a_core_is_opened_in_gdb(program, shown, line):
+    exe = program.folder / "p"
+    exe.write_bytes(Maker().executable(OWN))
+    words = shown(*line, f"--sysroot={program.folder}", "--debug-dir", program.folder, "--exe", exe)
+    settings = [f"set sysroot {program.folder}", f"set debug-file-directory {program.folder}"]
+    loading = f"source {ROOT / 'gdbext' / 'load.py'}"
+    assert words == ["-iex", settings[0], "-iex", settings[1], f"-se={exe}", f"-core={program.core}", "-ex", loading]
+
+
+def test_a_packed_core_is_opened_in_gdb(program, shown):
+    packed = program.folder / "core.gz"
+    packed.write_bytes(gzip.compress(program.core.read_bytes()))
+    (program.folder / "p").write_bytes(Maker().executable(OWN))
+    (path,) = [word for word in shown("open", packed) if word.startswith("-core=")]
+    assert path.startswith(f"-core={program.temporary}")
+
+
+@pytest.mark.parametrize("line", [("open", "{pid}"), ("open", "--pid={pid}"), ("open", "-p", "{pid}", "--swapped")])
+def test_a_process_is_opened_in_gdb(shown, line):
+    words = shown(*(word.format(pid=os.getpid()) for word in line))
+    assert words[words.index("-p") + 1] == str(os.getpid()) and f"-se={os.path.realpath('/proc/self/exe')}" in words
+    assert (words[-1] == "set gx swapped on") is ("--swapped" in line)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("open", "nothing to open; gdbext open CORE, or gdbext open PID"),
+        ("open core 1", "one core or process is opened; gdbext open CORE, or gdbext open PID"),
+        ("open core --limit 3", "unknown option --limit; -h lists the options"),
+        ("open core --gdb /no", "cannot run /no: No such file or directory; install gdb, or name one with --gdb"),
+        ("open missing", "{folder}/missing does not exist"),
+    ],
+)
+def test_what_cannot_be_opened(program, line, message):
+    (program.folder / "p").write_bytes(Maker().executable(OWN))
+    status, out, err = program.run(*line.split(), gdb=False)
+    assert (status, out, err) == (2, "", f"gdbext: open: {message.format(folder=program.folder)}\n")
 
 
 def test_what_is_no_core(program):
