@@ -40,6 +40,9 @@ class Option:
     :param words: how many words its value has; with more than one the value is a tuple. A word such as
         ``struct`` and the one after it count as one.
     :param many: it may be given again; the value is the tuple of all.
+    :param values: the words that a text may hold, separated by commas; for completion.
+    :param names: what a text names, for completion: ``file``, ``folder``, ``program``, ``process``, ``shape``,
+        ``arena``, ``expression``, ``command`` (of gdb).
     """
 
     name: str
@@ -51,6 +54,8 @@ class Option:
     short: str = ""
     words: int = 1
     many: bool = False
+    values: Sequence[str] = ()
+    names: str = ""
 
     @property
     def usage(self) -> str:

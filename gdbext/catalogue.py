@@ -32,6 +32,8 @@ class CommandSpec:
     :param prefixed_only: never register it plainly.
     :param raw: the whole line after ``-h`` is the expression; no common options.
     :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
+    :param names: what that text is, for completion: see ``gdbext.arguments.Option``.
+    :param values: what the first of the words may be, for completion.
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
     :param own: of the `gdbext` program alone, which has no common options; ``run`` names a function of ``gdbext.cli``.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
@@ -48,6 +50,8 @@ class CommandSpec:
     prefixed_only: bool = False
     raw: bool = False
     shown: Optional[int] = None
+    names: str = "expression"
+    values: Sequence[str] = ()
     missing: Sequence[str] = ()
     own: bool = False
     target: str = "needed"
@@ -106,9 +110,20 @@ class Setting:
     help: str
 
 
+# For completion; held against the engine's own names by tests.
+BLOCK_STATES = (
+    "in-use", "mmapped", "tcache", "fastbin", "unsorted", "small", "large", "top", "free", "fencepost", "dirty",
+    "muzzy", "used", "cached",
+)  # fmt: skip
+EXTENT_STATES = ("active", "dirty", "muzzy", "retained", "transition", "merging", "cached", "unknown")
+BLOCK_FIELDS = (
+    "size", "address", "state", "reach", "arena", "thread", "allocator", "type", "confidence", "refs"
+)  # fmt: skip
+BLOCK_COLUMNS = (*BLOCK_FIELDS, "reached_by_offset")
+
 # What the user may say about a list or table: see gdbext.structures.resolve.Manner.
 STRUCTURE_OPTIONS: Sequence[Option] = (
-    Option("shape", "text", "take it for this shape; gx shapes list has them", metavar="NAME"),
+    Option("shape", "text", "take it for this shape; gx shapes list has them", metavar="NAME", names="shape"),
     Option("next", "text", "the link to the next node: member, path or offset", metavar="MEMBER"),
     Option("prev", "text", "the link back, for --check", metavar="MEMBER"),
     Option("head", "text", "where a bin, or the object, has its first link", metavar="MEMBER"),
@@ -119,7 +134,7 @@ STRUCTURE_OPTIONS: Sequence[Option] = (
     Option("key", "text", "the key in a node", metavar="MEMBER"),
     Option("mask", "text", "bits to clear in each link", metavar="BITS"),
     Option("mangled", "flag", "links are XORed with their own address >> 12"),
-    Option("end", "text", "how chains end: null, head, or a value", metavar="WORD"),
+    Option("end", "text", "how chains end: null, head, or a value", metavar="WORD", values=("null", "head")),
     Option("raw", "flag", "use no types: EXPR is an address, members are offsets"),
     Option("max", "int", "follow no chain beyond N nodes", metavar="N"),
 )
@@ -134,14 +149,15 @@ _HEAP = Option("heap", "text", "only this one of several jemallocs, as reports c
 # Of the `gdbext` program, besides those of its commands.
 SHELL_OPTIONS: Sequence[Option] = (
     Option("core", "text", "the core to look at; also packed as .zst, .lz4, .xz or .gz; may be repeated",
-           metavar="CORE", short="c", many=True),
+           metavar="CORE", short="c", many=True, names="file"),
     Option("exe", "text", "its executable; otherwise the one that the core names, if that has the same build-id",
-           metavar="EXE"),
-    Option("pid", "text", "the process to look at; it goes on afterwards", metavar="PID", short="p"),
+           metavar="EXE", names="file"),
+    Option("pid", "text", "the process to look at; it goes on afterwards", metavar="PID", short="p", names="process"),
     Option("json", "file", "write JSON to standard output or to FILE", metavar="FILE"),
-    Option("sysroot", "text", "where the libraries of the target's machine are", metavar="DIR"),
-    Option("debug-dir", "text", "where separate debug info is, instead of gdb's own place", metavar="DIR"),
-    Option("gdb", "text", "the gdb to use", metavar="PROGRAM"),
+    Option("sysroot", "text", "where the libraries of the target's machine are", metavar="DIR", names="folder"),
+    Option("debug-dir", "text", "where separate debug info is, instead of gdb's own place", metavar="DIR",
+           names="folder"),
+    Option("gdb", "text", "the gdb to use", metavar="PROGRAM", names="program"),
     Option("timeout", "text", "seconds after which it is ended (default 600; 0 is for ever)", metavar="S"),
     Option("color", "choice", "when to colour text; auto is on a terminal, unless NO_COLOR is set",
            ("auto", "always", "never"), metavar="WHEN"),
@@ -218,11 +234,13 @@ COMMANDS: Sequence[CommandSpec] = (
         "two numbers that bound chunk addresses. 100 rows are shown, --limit 0 shows all; the sums on top are "
         "over all that match.",
         options=(
-            Option("state", "text", "only these states, comma-separated", metavar="STATES"),
+            Option("state", "text", "only these states, comma-separated", metavar="STATES",
+                   values=BLOCK_STATES),
             Option("min-size", "size", "only chunks of at least SIZE", metavar="SIZE"),
             Option("max-size", "size", "only chunks of at most SIZE", metavar="SIZE"),
         ),
         expression="[ARENA|START-END]",
+        names="arena",
         example="glibc chunks --state large,unsorted --min-size 64K --limit 20",
     ),
     CommandSpec(
@@ -233,6 +251,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "without a cycle. Empty lists are left out. `bin` is malloc's own index (1 is the unsorted bin); bytes, "
         "`smallest` and `largest` are usable bytes. ARENA is an address or an expression.",
         expression="[ARENA]",
+        names="arena",
         example="glibc bins &main_arena",
     ),
     CommandSpec(
@@ -300,6 +319,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "index, an address or an expression; without it the figures are sums over arenas.",
         options=(_HEAP,),
         expression="[ARENA]",
+        names="arena",
         example="gx jemalloc bins 0",
         prefixed_only=True,
     ),
@@ -312,7 +332,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "unknown is damage. A large block mostly has a page more than it needs. 100 rows are shown, --limit 0 shows "
         "all; the sums on top are over all that match.",
         options=(
-            Option("state", "text", "only these states, comma-separated", metavar="STATES"),
+            Option("state", "text", "only these states, comma-separated", metavar="STATES",
+                   values=EXTENT_STATES),
             Option("arena", "int", "only extents of arena N", metavar="N"),
             _HEAP,
         ),
@@ -394,17 +415,20 @@ COMMANDS: Sequence[CommandSpec] = (
         "references are worked out only where they are asked for.",
         options=(
             Option("where", "text", "only blocks for which this is true", metavar="QUERY"),
-            Option("state", "text", "only these states, comma-separated", metavar="STATES"),
+            Option("state", "text", "only these states, comma-separated", metavar="STATES",
+                   values=BLOCK_STATES),
             Option("min-size", "size", "only blocks of at least SIZE", metavar="SIZE"),
             Option("max-size", "size", "only blocks of at most SIZE", metavar="SIZE"),
-            Option("arena", "text", "only blocks of this arena", metavar="ADDRESS"),
-            Option("sort", "text", "order by these fields, comma-separated; -FIELD descends", metavar="FIELDS"),
-            Option("columns", "text", "show these fields, comma-separated", metavar="FIELDS"),
+            Option("arena", "text", "only blocks of this arena", metavar="ADDRESS", names="arena"),
+            Option("sort", "text", "order by these fields, comma-separated; -FIELD descends", metavar="FIELDS",
+                   values=BLOCK_FIELDS),
+            Option("columns", "text", "show these fields, comma-separated", metavar="FIELDS", values=BLOCK_COLUMNS),
             Option("count", "flag", "only count them"),
             _CLEAR,
             _MANGLED,
         ),
         expression="[START-END]",
+        names="",
         example="blocks list --state in-use --min-size 1M\n"
         "blocks list --where 'state == leaked and size >= 4K' --sort -size",
     ),
@@ -546,8 +570,8 @@ COMMANDS: Sequence[CommandSpec] = (
         options=(
             *STRUCTURE_OPTIONS,
             Option("check", "flag", "verify links back, tails, counts, and each entry's bin"),
-            Option("where", "text", "only elements for which this is true", metavar="COND"),
-            Option("each", "text", "run a command of gdb for each element", metavar="CMD"),
+            Option("where", "text", "only elements for which this is true", metavar="COND", names="expression"),
+            Option("each", "text", "run a command of gdb for each element", metavar="CMD", names="command"),
             Option("addresses", "flag", "print bare addresses, one per line, for pipes", short="a"),
         ),
         expression="EXPR",
@@ -617,12 +641,15 @@ COMMANDS: Sequence[CommandSpec] = (
         "are findings.",
         options=(
             Option("stacks", "flag", "group equal stacks (by address) instead, with their threads"),
-            Option("compare", "text", "say what has moved since FILE, an earlier --json=FILE", metavar="FILE"),
-            Option("in", "text", "look for locks and holders in this list or table too", metavar="EXPR", many=True),
-            Option("shape", "text", "take what --in names for this shape", metavar="NAME"),
+            Option("compare", "text", "say what has moved since FILE, an earlier --json=FILE", metavar="FILE",
+                   names="file"),
+            Option("in", "text", "look for locks and holders in this list or table too", metavar="EXPR", many=True,
+                   names="expression"),
+            Option("shape", "text", "take what --in names for this shape", metavar="NAME", names="shape"),
             Option("heap", "flag", "walk the heap, to name the blocks that locks are in"),
-            Option("dot", "text", "also write the wait-for graph; drawn where FILE ends in .svg", metavar="FILE"),
-            Option("flame", "text", "also write folded stacks for flame graphs", metavar="FILE"),
+            Option("dot", "text", "also write the wait-for graph; drawn where FILE ends in .svg", metavar="FILE",
+                   names="file"),
+            Option("flame", "text", "also write folded stacks for flame graphs", metavar="FILE", names="file"),
         ),
         example="lockwait\nlockwait --compare=/tmp/before.json --dot /tmp/locks.svg",
     ),
@@ -645,6 +672,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "Types with * or ? in their names are not searched for.",
         expression="NAME",
         example="gx shapes show unbound-lruhash",
+        names="shape",
         missing=("a shape's name is missing", "gx shapes list has them"),
         prefixed_only=True,
         shown=0,
@@ -670,6 +698,7 @@ COMMANDS: Sequence[CommandSpec] = (
         "is written to two files, the tables' ends in -table.toml. Offsets hold for programs built alike, variables "
         "for the same files mapped.",
         words="WHAT FILE",
+        names="file",
         example="gx shapes save struct slabhash ~/.config/gdbext/shapes/my-slabs.toml",
         prefixed_only=True,
     ),
@@ -696,19 +725,21 @@ COMMANDS: Sequence[CommandSpec] = (
         "printed, to be edited and used again. `events` counts the hits with a true condition. The action event, "
         "with --counted and --noted, is what those command lists call.",
         options=(
-            Option("head", "text", "the list: pointer to its first node, or its head", metavar="EXPR"),
+            Option("head", "text", "the list: pointer to its first node, or its head", metavar="EXPR",
+                   names="expression"),
             Option("next", "text", "the link in a node: name, path or offset", metavar="MEMBER"),
             Option("longer", "int", "act when the list has more than N nodes", metavar="N"),
             Option("hits", "int", "act at each K-th hit", metavar="K"),
-            Option("stored", "text", "the hash in the entry", metavar="EXPR"),
-            Option("computed", "text", "the hash that was computed", metavar="EXPR"),
+            Option("stored", "text", "the hash in the entry", metavar="EXPR", names="expression"),
+            Option("computed", "text", "the hash that was computed", metavar="EXPR", names="expression"),
             Option("computed-at", "text", "where it has just been computed", metavar="LOCATION"),
-            Option("run", "text", "also run this command, safely", metavar="CMD", many=True),
+            Option("run", "text", "also run this command, safely", metavar="CMD", many=True, names="command"),
             Option("stop", "flag", "stop instead of going on"),
             Option("noted", "text", "of event: under which name the hash is noted", metavar="NAME"),
             Option("counted", "text", "of event: under which name hits are counted", metavar="NAME"),
         ),
         words="ACTION [LOCATION]",
+        values=("chain", "hash", "every", "list", "delete", "event"),
         example="gx breakpoints chain insert.c:30 --head bin->first --next next --longer 20",
         prefixed_only=True,
     ),
@@ -719,6 +750,7 @@ COMMANDS: Sequence[CommandSpec] = (
         description="For command lists of breakpoints, which gdb ends at the first error. The error is "
         "printed and kept in $gx_error, which is void after a success: test it with $_isvoid($gx_error).",
         expression="COMMAND",
+        names="command",
         example="gx safe glibc check",
         prefixed_only=True,
         raw=True,
@@ -737,7 +769,22 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         "digits is a process: ./1234 is a file.",
         options=tuple(option for option in SHELL_OPTIONS if option.name in _OPENING),
         words="CORE|PID",
+        names="file",
         example="gdbext open core.1234",
+        own=True,
+    ),
+    CommandSpec(
+        "completion",
+        run="completion:print_script",
+        summary="Print what makes bash, zsh or fish complete gdbext's commands, options and values",
+        description="bash: source <(gdbext completion bash), in ~/.bashrc. zsh: source <(gdbext completion zsh), in "
+        "~/.zshrc after compinit. fish: gdbext completion fish | source, in ~/.config/fish/config.fish. The names of "
+        "shapes are those of now.",
+        options=tuple(option for option in SHELL_OPTIONS if option.name == "help"),
+        words="bash|zsh|fish",
+        names="",
+        values=("bash", "zsh", "fish"),
+        example="source <(gdbext completion bash)",
         own=True,
     ),
 )

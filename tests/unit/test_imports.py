@@ -43,7 +43,7 @@ ALLOWED = {
     "printers": BRIDGE,
     "load": {"bridge"},
     "_mount": set(),
-    "cli": LEAVES | {"cli"},
+    "cli": LEAVES | {"cli", "_mount"},
 }
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 

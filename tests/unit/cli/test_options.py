@@ -75,11 +75,6 @@ def test_no_option_of_a_command_is_one_of_the_programs():
         assert not shorts & {option.short for option in spec.all_options}, spec.name
 
 
-def test_every_command_has_one_topic():
-    topics = [spec.name for topic in catalogue.TOPICS for spec in catalogue.commands_about(topic)]
-    assert sorted(topics) == sorted(spec.name for spec in catalogue.COMMANDS)
-
-
 def test_a_question_comes_back_as_it_was(tmp_path):
     given = {"container": ("struct x", "y"), "bins": ((1, 2), (3, 4)), "limit": 3, "mangled": True, "file": None}
     question = Question("walklist", given, "a  b", ["a", "b"], core="x")
