@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Iterable, Iterator, Optional, TextIO, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, TextIO, Union
 
 import gdb
 
@@ -37,13 +37,17 @@ class SpecCommand(gdb.Command):
     def __init__(self, spec: Any, name: str) -> None:
         self.spec = spec
         self.__doc__ = writable(_brief(spec, name))
-        completion = gdb.COMPLETE_COMMAND if spec.raw else gdb.COMPLETE_EXPRESSION
-        takes_text = spec.expression is not None or spec.words is not None
-        super().__init__(name, gdb.COMMAND_DATA, completion if takes_text else gdb.COMPLETE_NONE)
+        super().__init__(name, gdb.COMMAND_DATA)
 
     def invoke(self, text: str, from_tty: bool) -> None:
         """Run the command."""
         run(self.spec, text)
+
+    def complete(self, text: str, word: Optional[str]) -> Union[int, Sequence[str]]:
+        """Return what the line may go on with."""
+        from gdbext.bridge.completing import complete
+
+        return complete(self.spec, text, word)
 
 
 class PrefixCommand(gdb.Command):

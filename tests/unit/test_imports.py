@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue", "usage"}
+LEAVES = {
+    "gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue", "usage",
+    "completion",
+}  # fmt: skip
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 TARGET = LAYOUT | {"target", "coretarget"}
@@ -27,6 +30,7 @@ ALLOWED = {
     "wording": set(),
     "arguments": {"errors"},
     "usage": {"arguments", "catalogue"},
+    "completion": {"arguments", "catalogue"},
     "catalogue": {"arguments", "errors", "exchange"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},
