@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from gdbext.cli.corefile import read_build_id, read_core
+from gdbext.coretarget import read_core_target
 
 ROOT = Path(__file__).resolve().parents[2]
 GDB = shutil.which(os.environ.get("GDB") or "gdb")
@@ -81,6 +82,8 @@ def test_the_core_knows_its_executable(folder, core):
     facts = read_core(str(core))
     assert (facts.exe, facts.build_id) == (str(folder / "program"), build_id)
     assert read_build_id(str(folder / "program")) == build_id
+    modules = read_core_target(str(core)).modules
+    assert facts.build_ids == {module.path: module.build_id for module in modules if module.build_id}
 
 
 def test_json_over_a_core(folder, core):

@@ -47,7 +47,7 @@ ALLOWED = {
     "printers": BRIDGE,
     "load": {"bridge"},
     "_mount": set(),
-    "cli": LEAVES | {"cli", "_mount"},
+    "cli": MEMORY | {"cli", "_mount"},
 }
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
