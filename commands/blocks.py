@@ -55,8 +55,6 @@ def read_manner(arguments: Any) -> listing.Manner:
 
 def describe(session: Any, arguments: Any) -> Report:
     """Return what is at an address."""
-    if not arguments.expression:
-        raise UsageError("an address is missing", "blocks at ADDRESS")
     address = session.evaluate(arguments.expression)
     heaps = session.heaps()
     words = arguments.value("words")

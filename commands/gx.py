@@ -8,7 +8,7 @@ from typing import Any, Optional, Sequence
 
 import gdb
 
-from gdbext import __version__, commands
+from gdbext import __version__, catalogue
 from gdbext.bridge.commands import names
 from gdbext.bridge.commands.command import note_error
 from gdbext.errors import UsageError
@@ -44,7 +44,7 @@ def list_commands(session: Any, arguments: Any) -> Report:
 
     return Report(
         CommandList(
-            commands=[_row(spec) for spec in commands.COMMANDS],
+            commands=[_row(spec) for spec in catalogue.COMMANDS],
             version=__version__,
             gdb=gdb.VERSION,
             python=platform.python_version(),

@@ -7,13 +7,12 @@ from typing import Any
 from gdbext.commands.reachability import read_places, read_reach
 
 from gdbext.analysis.pins import path, refs
-from gdbext.errors import UsageError
 from gdbext.report import Report
 
 
 def find_pointers(session: Any, arguments: Any) -> Report:
     """Return who points at an address."""
-    address = read_address(session, arguments, "blocks refs")
+    address = int(session.evaluate(arguments.expression))
     reach = read_reach(session, arguments)
     places, problems = read_places(session, arguments, reach)
     return refs.refs(reach, places, address, arguments.flag("interior"), arguments.value("depth"), problems)
@@ -21,17 +20,7 @@ def find_pointers(session: Any, arguments: Any) -> Report:
 
 def find_path(session: Any, arguments: Any) -> Report:
     """Return what keeps the block at an address alive."""
-    address = read_address(session, arguments, "blocks path")
+    address = int(session.evaluate(arguments.expression))
     reach = read_reach(session, arguments)
     places, problems = read_places(session, arguments, reach)
     return path.paths(reach, places, address, arguments.value("roots") or path.ALL, problems)
-
-
-def read_address(session: Any, arguments: Any, command: str) -> int:
-    """Return the address that is asked about.
-
-    :raises UsageError: when there is none.
-    """
-    if not arguments.expression:
-        raise UsageError("an address is missing", f"{command} ADDRESS")
-    return int(session.evaluate(arguments.expression))

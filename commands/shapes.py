@@ -19,8 +19,6 @@ def list_shapes(session: Any, arguments: Any) -> Report:
 
 def show(session: Any, arguments: Any) -> Report:
     """Return one shape, and what it fits here."""
-    if not arguments.expression:
-        raise UsageError("a shape's name is missing", "gx shapes list has them")
     return shapes.show_report(session.shapes, arguments.expression, session.types, _find_abi(session))
 
 
@@ -57,8 +55,6 @@ def _write(path: str, text: str) -> None:
 
 
 def _find_type(session: Any, name: str) -> Type:
-    if not name:
-        raise UsageError("a type is missing", "gx shapes guess struct table")
     for text in _spellings(name):
         found: Optional[Type] = session.types.find_type(text)
         if found is not None:

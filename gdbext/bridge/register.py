@@ -35,12 +35,12 @@ def register(package_folder: str) -> None:
     _registered = True
     _mount.mount(package_folder)
     dependencies.locate(package_folder)
-    from gdbext import commands, printers
+    from gdbext import catalogue, printers
 
-    settings.register(commands.SETTINGS)
-    _register_prefixed(commands.COMMANDS, commands.PREFIXES)
-    names.plain_owners.update(_find_owners(commands.COMMANDS, commands.FOREIGN_NAMES))
-    _register_plain(commands.COMMANDS, commands.PREFIXES)
+    settings.register(catalogue.SETTINGS)
+    _register_prefixed(catalogue.COMMANDS, catalogue.PREFIXES)
+    names.plain_owners.update(_find_owners(catalogue.COMMANDS, catalogue.FOREIGN_NAMES))
+    _register_plain(catalogue.COMMANDS, catalogue.PREFIXES)
     _register_printers(printers.COLLECTIONS)
     functions.register()
     lockfunctions.register()

@@ -1,4 +1,4 @@
-"""Programs on jemalloc through the commands that know no allocator: ``blocks``, ``rss``, ``make_page``.
+"""Programs on jemalloc through the commands that know no allocator: ``blocks``, ``rss``, ``triage``.
 
 Where gdb adds nothing, cores are looked at without it.
 """
@@ -32,7 +32,7 @@ ZOO = ("jemalloc_zoo", "--threads=2")
 
 
 def page_of(here: JeStage) -> tuple[Report, Sequence[Heap]]:
-    """Return ``make_page`` of a core, and its heaps, without gdb."""
+    """Return ``triage`` of a core, and its heaps, without gdb."""
     target = target_of(here.core)
     heaps = find_heaps(target, SILENT)
     return make_page(target, heaps, {}), heaps
@@ -70,7 +70,7 @@ def kinds(problems: Any) -> set[str]:
 def test_a_sound_program_adds_up(jestages, where):
     here = jestages(where, *ZOO)
     after = here.je.after
-    page = here.gdbext("make_page")
+    page = here.gdbext("triage")
     assert (page["data"]["findings"], page["problems"], page["complete"]) == ([], [], True)
     (heap,) = page["data"]["heaps"]
     assert (heap["allocator"], heap["arenas"]) == ("jemalloc", len(here.je.arenas))
@@ -152,7 +152,7 @@ def test_metadata_is_explained_in_text(jestages):
 def test_several_allocators_in_one_process_are_each_named(jestages):
     here = jestages(JeBoard("core", "debug", "5.3.0-je"), "jemalloc_beside", also=("5.1.0-rjem", "5.2.1"))
     names = {"je_": "jemalloc 5.3.0", "_rjem_": "jemalloc 5.1.0", "": "jemalloc 5.2.1", "glibc": "glibc"}
-    page = here.gdbext("make_page")
+    page = here.gdbext("triage")
     rows = {row["allocator"]: row for row in page["data"]["heaps"]}
     assert set(rows) == set(names.values())
     # what the program frees leaves a third of libc's heap free between its blocks
@@ -174,7 +174,7 @@ def test_several_allocators_in_one_process_are_each_named(jestages):
 @pytest.mark.parametrize(("count", "names"), [(1, ["glibc", "jemalloc"]), (0, ["jemalloc"])])
 def test_libc_is_listed_beside_jemalloc_if_it_is_used(jestages, count, names):
     here = jestages(JeBoard("core", "debug", "5.3.0"), "jemalloc_beside", f"--libc-threads={count}")
-    page = here.gdbext("make_page")
+    page = here.gdbext("triage")
     assert [row["allocator"] for row in page["data"]["heaps"]] == names
     assert page["problems"] == [] and page["data"]["ledger"]["residual"] == 0
 
@@ -221,7 +221,7 @@ def test_a_core_that_was_cut_off(jestages, share):
 def test_a_jemalloc_that_cannot_be_read_is_told(jestages):
     here = jestages(JeBoard("attach", "debug", "5.3.0"), "jemalloc_zoo", "--threads=1")
     spoil = [f"set var je_arenas[{index}].repr = &je_arenas" for index in here.je.arenas]
-    page = here.gdbext("make_page", *spoil)
+    page = here.gdbext("triage", *spoil)
     (told,) = [one for one in page["problems"] if "libjemalloc" in one["message"]]
     assert "(by symbols) is not believed: arenas[0]->base->ind is not 0" in told["message"]
     assert [(row["allocator"], row["complete"]) for row in page["data"]["heaps"]][-1] == ("jemalloc", False)
@@ -240,13 +240,13 @@ def test_a_jemalloc_that_cannot_be_read_is_told_beside_others(jestages):
     assert not page["complete"] and {row["heap"] for row in page["data"]["heaps"]} == {"jemalloc"}
     known = here.gdbext("gx jemalloc arenas --heap jemalloc")
     assert known["complete"] and told not in known["problems"]
-    (same,) = [one for one in here.gdbext("make_page")["problems"] if "is not believed" in one["message"]]
+    (same,) = [one for one in here.gdbext("triage")["problems"] if "is not believed" in one["message"]]
     assert same["message"] == f"jemalloc (not read): {told['message']}"
 
 
 def test_a_program_without_jemalloc_has_none(stages):
     here = stages.get(Board("core", "debug", "system"), "healthy_server")
-    page = here.gdbext("make_page")
+    page = here.gdbext("triage")
     assert [row["allocator"] for row in page["data"]["heaps"]] == ["glibc"]
     error = here.gdbext("gx jemalloc arenas")["error"]
     assert (error["kind"], error["hint"]) == ("no-heap", "it has: glibc")

@@ -63,8 +63,8 @@ print('NAMES', sorted(set(vars()) - state.names))
 print('DOC', state.doc == __doc__)
 print('DECOYS', sys.modules['commands'].decoy, sys.modules['printers'].decoy)
 print('NUMPY', 'numpy' in sys.modules, 'tabulate' in sys.modules)
-import gdbext.commands, gdbext.printers, importlib.util
-print('OURS', len(gdbext.commands.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
+import gdbext.catalogue, gdbext.commands, gdbext.printers, importlib.util
+print('OURS', len(gdbext.catalogue.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
 print('TESTS', importlib.util.find_spec('gdbext.tests'))
 print('COPY', importlib.util.find_spec('gdbext.gdbext'))
 import pkgutil

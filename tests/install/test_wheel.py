@@ -117,7 +117,7 @@ def test_program_starts_from_the_wheel(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     result = subprocess.run(
-        [sys.executable, "-m", "gdbext.pipeline", "--help"],
+        [sys.executable, "-m", "gdbext.cli", "--help"],
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
     )
     assert result.returncode == 0, result.stderr
@@ -194,7 +194,7 @@ def test_the_program_brings_its_own_packages_to_gdb(site, tmp_path):
     apart.mkdir()
     (site / "gdbext").rename(apart / "gdbext")
     environment = {**os.environ, "PYTHONPATH": str(apart)}
-    code = "import sys; sys.path.append(sys.argv.pop(1)); import gdbext.pipeline.cli as cli; sys.exit(cli.main())"
+    code = "import sys; sys.path.append(sys.argv.pop(1)); from gdbext.cli.program import main; sys.exit(main())"
     told = subprocess.run(
         [sys.executable, "-S", "-c", code, str(site), "commands"],
         cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Iterable, Iterator, Optional, TextIO, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, TextIO, Union
 
 import gdb
 
@@ -38,13 +38,17 @@ class SpecCommand(gdb.Command):
     def __init__(self, spec: Any, name: str) -> None:
         self.spec = spec
         self.__doc__ = writable(_brief(spec, name))
-        completion = gdb.COMPLETE_COMMAND if spec.raw else gdb.COMPLETE_EXPRESSION
-        takes_text = spec.expression is not None or spec.words is not None
-        super().__init__(name, gdb.COMMAND_DATA, completion if takes_text else gdb.COMPLETE_NONE)
+        super().__init__(name, gdb.COMMAND_DATA)
 
     def invoke(self, text: str, from_tty: bool) -> None:
         """Run the command."""
         run(self.spec, text)
+
+    def complete(self, text: str, word: Optional[str]) -> Union[int, Sequence[str]]:
+        """Return what the line may go on with."""
+        from gdbext.bridge.commands.completing import complete
+
+        return complete(self.spec, text, word)
 
 
 class PrefixCommand(gdb.Command):
@@ -123,10 +127,11 @@ def note_error(message: Optional[str]) -> None:
 def _answer(spec: Any, text: str, context: Context) -> None:
     arguments = parse(text, spec.all_options, spec.positional)
     if arguments.flag("help"):
-        from gdbext import render
+        from gdbext.usage import command_help
 
-        gdb.write(writable(render.help_text(spec)))
+        gdb.write(writable(command_help(spec)))
         return
+    spec.check(arguments)
     has_text = not spec.raw and not arguments.flag("json")
     dependencies.load(*dependencies.NEEDED[: 2 if has_text else 1])  # tabulate makes the text
     with working(spec, context):

@@ -12,15 +12,14 @@ import signal
 from functools import partial
 from typing import Any, Callable, Iterable, Optional, TextIO
 
-import gdb
-
-from gdbext.arguments import Arguments, nearest, parse
+from gdbext import catalogue
+from gdbext.arguments import Arguments
 from gdbext.bridge import dependencies
 from gdbext.bridge.commands.command import attempt, find_function, make_report, working, write_beside
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.stops.holding import Hold
 from gdbext.errors import GdbextError, UsageError
-from gdbext.exchange import Question, Trailer, answer_path, read_question, write_trailer
+from gdbext.exchange import Question, Trailer, answer_path, read_question, schema_of, write_trailer
 from gdbext.report import Report, Rows, Status, exit_status, rendered, rows_of
 
 KEPT = 10_000  # rows of each table
@@ -73,7 +72,7 @@ class _Shell:
             return ""
         from gdbext import render
 
-        return render.error_json(self.question.schema, self.context.known_target, fault)
+        return render.error_json(schema_of(self.question.command), self.context.known_target, fault)
 
     def trailer(self, fault: Optional[GdbextError], size: int) -> Trailer:
         """Return what the exit status is made of.
@@ -84,8 +83,7 @@ class _Shell:
             error = {"kind": fault.kind, "message": fault.message, "hint": fault.hint}
             return Trailer(int(Status.FAILED), False, False, size, error)
         report = self.report
-        if report is None:  # help
-            return Trailer(int(Status.CLEAN), True, False, size)
+        assert report is not None  # it was written
         return Trailer(int(exit_status(report)), bool(report.complete), bool(report.findings), size)
 
     def _end(self) -> None:
@@ -97,23 +95,17 @@ class _Shell:
             _written(partial(self.stream.write, piece))
 
     def _answer(self) -> None:
-        spec = _find_spec(self.question.command)
+        question = self.question
+        spec = catalogue.find_command(question.command)
         if spec is None:
-            self._put([_help_of_family(self.question)])
-            return
-        arguments = parse(self.question.rest, spec.all_options, spec.positional)
-        if arguments.flag("help"):
-            from gdbext import render
-
-            self._put([render.help_text(spec)])
-            return
-        if spec.raw:
-            raise UsageError(f"{spec.name} is for gdb alone")
-        _prepare(spec, self.question.pid is not None)
+            raise UsageError(f"there is no command {question.command}")
+        known = {option.name: option for option in spec.all_options}
+        arguments = Arguments(known, question.options, question.expression, question.words)
+        _prepare(spec, question.pid is not None)
         self.hold.attach()
         with working(spec, self.context):
-            if self.question.core is not None:
-                self.context.session.core = self.question.core
+            if question.core is not None:
+                self.context.session.core = question.core
             self._write(spec, arguments, make_report(spec, arguments, self.context))
 
     def _write(self, spec: Any, arguments: Arguments, report: Report) -> None:
@@ -178,31 +170,11 @@ def _keep(rows: Rows, limit: Optional[int]) -> bool:
     return rows.keep(min(needed, KEPT)) and needed > KEPT
 
 
-def _find_spec(name: str) -> Any:
-    from gdbext import commands
-
-    return commands.find_command(name)
-
-
 def _written(write: Callable[[], object]) -> None:
     try:
         write()
     except OSError as error:
         raise GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it") from None
-
-
-def _help_of_family(question: Question) -> str:
-    """Return what a word says that several commands begin with.
-
-    :raises UsageError: when none does.
-    """
-    from gdbext import commands
-
-    if question.command in commands.PREFIXES:
-        return str(gdb.execute(f"help gx {question.command}", to_string=True))
-    close = nearest(question.command, [spec.name for spec in commands.COMMANDS])
-    hint = f"did you mean gdbext {close}?" if close else "gdbext commands lists them"
-    raise UsageError(f"there is no command {question.command}", hint)
 
 
 def _prepare(spec: Any, live: bool) -> None:

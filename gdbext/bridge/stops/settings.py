@@ -1,4 +1,4 @@
-"""``set gx NAME`` and ``show gx``, from the rows of ``commands/__init__.py``."""
+"""``set gx NAME`` and ``show gx``, from the rows of ``gdbext.catalogue``."""
 
 from __future__ import annotations
 

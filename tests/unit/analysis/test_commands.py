@@ -59,8 +59,6 @@ def test_list_with_all_filters(context):
 
 def test_at(context):
     assert blocks.describe(context, Arguments("0x10010")).data.state == "in use"
-    with pytest.raises(UsageError, match="an address is missing; blocks at ADDRESS"):
-        blocks.describe(context, Arguments())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-import gdbext
-from gdbext._mount import mount
 from gdbext.analysis.beyond import Beyond
 from gdbext.analysis.footprint.ledger import ledger
 from gdbext.analysis.missing import Unexamined
@@ -21,6 +19,7 @@ from gdbext.analysis.page import (
     target_text,
 )
 from gdbext.analysis.thresholds import thresholds
+from gdbext.catalogue import find_command
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.process import ProcessMemory
@@ -68,7 +67,7 @@ def test_without_a_heap_there_is_no_all_clear(maker):
 
 def test_a_search_that_was_stopped_gives_no_all_clear(maker):
     healthy(maker)
-    leaks = Unexamined("leaks", "stopped after 20 million blocks", "make_page --leaks")
+    leaks = Unexamined("leaks", "stopped after 20 million blocks", "triage --leaks")
     left = [leaks, Unexamined("locks", "interrupted")]
     report = make_page(maker.target(), [maker.heap()], {}, beyond=Beyond(unexamined=left))
     assert report.data.verdict == (
@@ -76,7 +75,7 @@ def test_a_search_that_was_stopped_gives_no_all_clear(maker):
     )
     assert not report.complete
     assert [(one.kind, one.message, one.corruption) for one in report.problems] == [
-        ("not-examined", "leaks (stopped after 20 million blocks); next: make_page --leaks", False),
+        ("not-examined", "leaks (stopped after 20 million blocks); next: triage --leaks", False),
         ("not-examined", "locks (interrupted)", False),
     ]
     found = make_page(maker.target(), [maker.heap()], {}, beyond=Beyond([finding()], unexamined=left[1:]))
@@ -136,10 +135,7 @@ def test_the_page_leads_on(maker):
     assert leads_on([finding("deadlock"), finding("leak")], [glibc]) == ["lockwait", "blocks leaks"]
     assert leads_on([finding("corruption")], [glibc])[0] == "glibc check"
     assert leads_on([finding("corruption")], [jemalloc])[0] == "gx jemalloc check"
-    assert leads_on([finding("leak")], [glibc], ["make_page --leaks"]) == ["make_page --leaks", "blocks leaks"]
-    mount(os.path.dirname(gdbext.__file__))
-    from gdbext.commands import find_command
-
+    assert leads_on([finding("leak")], [glibc], ["triage --leaks"]) == ["triage --leaks", "blocks leaks"]
     known = {name for names in (_LEADS_ON, _OF_JEMALLOC) for commands in names.values() for name in commands}
     for name in known:
         spec = find_command(name.removeprefix("gx "))

@@ -489,7 +489,7 @@ def test_the_page_has_it_in_text_and_json():
     report = make_page(target, [], {}, died=death)
     text = "".join(render.text(report, exact=False, limit=None))
     assert "died  SIGSEGV in thread 2: address not mapped, 0x18 (null pointer + 0x18)\n      a.c:1 main\n" in text
-    document = json.loads("".join(render.json_pieces(report, schema="gdbext/make_page/1", target=None, limit=None)))
+    document = json.loads("".join(render.json_pieces(report, schema="gdbext/triage/1", target=None, limit=None)))
     assert document["data"]["died"] == {
         "signal": "SIGSEGV", "thread": 2, "cause": "address not mapped", "address": "0x18",
         "place": "null pointer + 0x18", "message": None, "source": None, "frames": ["a.c:1 main"], "stopped": False,

@@ -1,4 +1,4 @@
-"""The tables that make_page looks at by itself: which types, what is passed over, where it stops."""
+"""The tables that triage looks at by itself: which types, what is passed over, where it stops."""
 
 from __future__ import annotations
 

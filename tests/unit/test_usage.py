@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gdbext.arguments import COMMON_OPTIONS, Option
-from gdbext.render import help_text
+from gdbext.usage import command_help
 
 SPEC = SimpleNamespace(
     name="glibc chunks",
@@ -48,14 +48,14 @@ Example:
 
 
 def test_help():
-    assert help_text(SPEC) == EXPECTED
+    assert command_help(SPEC) == EXPECTED
 
 
 def test_help_of_next_to_nothing():
     spec = SimpleNamespace(
         name="x", summary="Do it", description="", options=(), expression=None, example="", prefixed_only=True
     )
-    assert help_text(spec) == "Usage: gx x\n\nDo it.\n"
+    assert command_help(spec) == "Usage: gx x\n\nDo it.\n"
 
 
 def test_short_forms_and_values_of_two_words():
@@ -66,6 +66,6 @@ def test_short_forms_and_values_of_two_words():
     spec = SimpleNamespace(
         name="x", summary="Do it", description="", options=options, expression="EXPR", example=""
     )
-    lines = help_text(spec).splitlines()
+    lines = command_help(spec).splitlines()
     assert "  -a, --addresses          print bare addresses" in lines
     assert "  --container TYPE MEMBER  what encloses a node" in lines

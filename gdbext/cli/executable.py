@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Optional
 
+from gdbext.cli.corefile import read_build_id
+from gdbext.cli.failures import NoPermissionError, WrongExeError
 from gdbext.errors import BadCoreError
-from gdbext.pipeline.corefile import CoreFacts, read_build_id
-from gdbext.pipeline.failures import NoPermissionError, WrongExeError
+from gdbext.memory.corefacts import CoreFacts
 
 
 class Choice(NamedTuple):

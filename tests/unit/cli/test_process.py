@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gdbext.pipeline.process import is_stopped, wake
+from gdbext.cli.process import is_stopped, wake
 
 
 @pytest.fixture

@@ -1,30 +1,17 @@
-"""Words as the shell hands them over, and what gdb's command line makes of them again."""
-
-import os
+"""The command line, word by word as a shell hands it over."""
 
 import pytest
 
-import gdbext
-from gdbext._mount import mount
-from gdbext.arguments import parse
+from gdbext import catalogue
+from gdbext.cli import options
+from gdbext.cli.gdbrun import GdbJob
 from gdbext.errors import UsageError
-from gdbext.pipeline import options
-from gdbext.pipeline.cli import _quoted
-from gdbext.pipeline.gdbrun import GdbJob
-from gdbext.pipeline.options import mark_quoted
-
-mount(os.path.dirname(gdbext.__file__))
-
-from gdbext import commands  # noqa: E402
-
-SPECS = {spec.name: spec for spec in commands.COMMANDS}
+from gdbext.exchange import Question, read_question, write_question
 
 
 def parsed(*words):
-    """What the command makes of words that the shell program passes on."""
-    line = " ".join(_quoted(word, own) for word, own in zip(words, mark_quoted(words)))
-    spec = SPECS[words[0]]
-    return parse(line[len(words[0]) :], spec.all_options, spec.positional)
+    """What the command is given."""
+    return options.parse([*words, "--core", "x"]).arguments
 
 
 def test_a_condition_is_one_value():
@@ -37,11 +24,16 @@ def test_two_words_of_a_value():
     arguments = parsed("walklist", "--container", "struct my node", "link.next", "*(struct list *) 0x10")
     assert arguments.value("container") == ("struct my node", "link.next")
     assert arguments.expression == "*(struct list *) 0x10"
+    apart = parsed("walklist", "x", "--container", "struct", "node", "link")
+    assert apart.value("container") == ("struct node", "link")
 
 
 def test_expressions_stay_as_they_are():
     assert parsed("walklist", "a  +  b").expression == "a  +  b"
+    assert parsed("walklist", "a", "-", "b", "-1").expression == "a - b -1"
     assert parsed("walklist", "strcmp(a, 'x y')").expression == "strcmp(a, 'x y')"
+    assert parsed("walklist", "-1").expression == "-1"
+    assert options.parse(["walklist", "--core=x", "--", "--limit"]).arguments.expression == "--limit"
 
 
 def test_arguments_that_are_words():
@@ -51,28 +43,43 @@ def test_arguments_that_are_words():
     assert list(parsed("listcount", "a + b", "next->it's").words) == ["a + b", "next->it's"]
 
 
-@pytest.mark.parametrize("value", ["it's", "a 'b' c", '"x"', "--json", "-a", "", "a  b", "x\\'y"])
+@pytest.mark.parametrize("value", ["it's", "a 'b' c", '"x"', "--json", "--core", "-a", "", "a  b", "x\\'y"])
 def test_any_value_comes_through(value):
     assert parsed("walklist", "x", "--where", value).value("where") == value
     assert parsed("walklist", "x", f"--where={value}").value("where") == value
 
 
-def test_the_lists_are_those_of_the_commands():
-    texts = {
-        f"--{option.name}": option.words
-        for spec in commands.COMMANDS
-        for option in spec.options
-        if option.kind == "text"
-    }
-    assert texts.items() <= options._TEXTS.items()
-    flags = {
-        spec.name: names
-        for spec in commands.COMMANDS
-        if (names := tuple(f"--{one.name}" for one in spec.options if one.kind == "flag" and f"--{one.name}" in texts))
-    }
-    assert flags == options._FLAGS
-    assert {spec.name for spec in commands.COMMANDS if spec.words is not None} == set(options._WORDY)
-    assert {spec.name.split()[0] for spec in commands.COMMANDS if " " in spec.name} == set(options._FAMILIES)
+def test_an_option_that_is_a_flag_in_one_command_and_has_a_value_in_another():
+    arguments = parsed("lockwait", "--heap", "--dot", "a b.svg")
+    assert arguments.flag("heap") and arguments.value("dot") == "a b.svg"
+    assert parsed("jemalloc", "bins", "--heap", "jemalloc je_").value("heap") == "jemalloc je_"
+
+
+def test_the_programs_options_stand_anywhere():
+    for line in (
+        "--core x --timeout=5 glibc arenas --limit 3 --color never",
+        "glibc --core x arenas --color=never --limit=3 --timeout 5",
+        "gx glibc arenas --limit 3 --timeout 5 --color never -c x",
+    ):
+        asked = options.parse(line.split())
+        assert (asked.name, asked.timeout, asked.color) == ("glibc arenas", 5, "never")
+        assert asked.core.endswith("/x") and dict(asked.arguments.given) == {"limit": 3}
+
+
+def test_no_option_of_a_command_is_one_of_the_programs():
+    shared = {"json", "color", "help"}
+    own = {option.name for option in catalogue.SHELL_OPTIONS} - shared
+    shorts = {option.short for option in catalogue.SHELL_OPTIONS if option.short} - {"h"}
+    for spec in catalogue.COMMANDS:
+        assert not own & {option.name for option in spec.all_options}, spec.name
+        assert not shorts & {option.short for option in spec.all_options}, spec.name
+
+
+def test_a_question_comes_back_as_it_was(tmp_path):
+    given = {"container": ("struct x", "y"), "bins": ((1, 2), (3, 4)), "limit": 3, "mangled": True, "file": None}
+    question = Question("walklist", given, "a  b", ["a", "b"], core="x")
+    write_question(str(tmp_path), question)
+    assert read_question(str(tmp_path)) == question
 
 
 @pytest.mark.parametrize(
@@ -95,16 +102,10 @@ def test_commands_that_need_a_target(words):
         options.parse(words.split())
 
 
-def test_an_option_that_is_a_flag_in_one_command_and_has_a_value_in_another():
-    arguments = parsed("lockwait", "--heap", "--dot", "a b.svg")
-    assert arguments.flag("heap") and arguments.value("dot") == "a b.svg"
-    assert list(mark_quoted(["jemalloc", "bins", "--heap", "jemalloc je_"])) == [False, False, False, True]
-
-
 @pytest.mark.parametrize("given", [False, True])
 def test_what_is_swapped_out_is_read_only_when_asked_for(given):
     asked = options.parse(["triage", "--pid", "7", *(["--swapped"] if given else [])])
-    assert asked.swapped is given and tuple(asked.command) == ("triage",)
+    assert asked.swapped is given and asked.name == "triage"
     line = GdbJob("gdb", swapped=asked.swapped).arguments("folder")
     assert ("set gx swapped on" in line) is given
     if given:  # the setting comes with the pack, and must hold before the question

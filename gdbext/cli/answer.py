@@ -1,42 +1,15 @@
-"""Why there is no answer: what gdb said of it, in one line and as a document."""
+"""Why there is no answer: what gdb said of it, in one line."""
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from gdbext import __version__
+from gdbext.cli.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
+from gdbext.cli.gdbrun import GdbOutcome
+from gdbext.cli.options import Options
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError
-from gdbext.pipeline.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
-from gdbext.pipeline.gdbrun import GdbOutcome
-from gdbext.pipeline.options import Options
-from gdbext.report import Status
-
-
-def error_document(options: Options, error: GdbextError) -> str:
-    """Return the envelope of an error that gdb had no part in."""
-    document: dict[str, Any] = {
-        "schema": options.schema,
-        "tool": {"version": __version__},
-        "target": {
-            "exe": options.exe,
-            "build_id": None,
-            "pid": options.pid,
-            "core": options.core,
-            "time": None,
-        },
-        "data": None,
-        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
-        "evidence": [],
-        "problems": [],
-        "held_seconds": None,
-        "complete": False,
-        "findings": False,
-        "status": int(Status.FAILED),
-    }
-    return json.dumps(document) + "\n"
 
 
 def explain(options: Options, outcome: GdbOutcome) -> GdbextError:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Mapping, Optional, Sequence
 
+from gdbext.cli.failures import GdbFailedError
 from gdbext.exchange import answer_path
-from gdbext.pipeline.failures import GdbFailedError
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
 _ANSWERING = "__import__('gdbext.bridge.commands.shell').bridge.commands.shell"
@@ -80,20 +80,37 @@ class GdbJob:
             line += ["-iex", setting]
         line += [f"-se={self.exe}"] if self.exe else []
         line += [f"-core={self.core}"] if self.core else []
-        line += ["-ex", f"source {LOADER}"]
-        line += ["-ex", "set gx swapped on"] if self.swapped else []
-        return [*line, "-ex", f"python {_ANSWERING}.answer({folder!r})"]
+        return [*line, *self._loading(), "-ex", f"python {_ANSWERING}.answer({folder!r})"]
+
+    def interactive_arguments(self, pid: Optional[int]) -> list[str]:
+        """Return the command line of a gdb for a person, whose own settings and init files hold.
+
+        :param pid: a process to attach to, or None.
+        """
+        line = [self.gdb]
+        for setting in self._places():
+            line += ["-iex", setting]
+        line += [f"-se={self.exe}"] if self.exe else []
+        line += [f"-core={self.core}"] if self.core else []
+        line += ["-p", str(pid)] if pid is not None else []
+        return [*line, *self._loading()]
+
+    def _loading(self) -> list[str]:
+        return ["-ex", f"source {LOADER}", *(["-ex", "set gx swapped on"] if self.swapped else [])]
 
     def _settings(self) -> list[str]:
-        settings = [
+        return [
             "set auto-load libthread-db on",
             "set libthread-db-search-path $sdir",
             "set confirm off",
             "set width 0",
             "set style enabled off",
             "set python print-stack full",
+            *self._places(),
         ]
-        settings += [f"set sysroot {self.sysroot}"] if self.sysroot else []
+
+    def _places(self) -> list[str]:
+        settings = [f"set sysroot {self.sysroot}"] if self.sysroot else []
         settings += [f"set debug-file-directory {self.debug_dir}"] if self.debug_dir else []
         return settings
 
@@ -145,8 +162,13 @@ def _start(
 
 def _environment(environment: Mapping[str, str], terminal: Sequence[int] = ()) -> dict[str, str]:
     kept = {name: value for name, value in environment.items() if name not in ("DEBUGINFOD_URLS", _PROGRESS)}
-    kept[_PACKAGES] = os.pathsep.join(_own_packages())
-    return {**kept, _PROGRESS: str(terminal[0])} if terminal else kept
+    progress = {_PROGRESS: str(terminal[0])} if terminal else {}
+    return {**with_packages(kept), **progress}
+
+
+def with_packages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which gdb's Python finds this one's packages."""
+    return {**environment, _PACKAGES: os.pathsep.join(_own_packages())}
 
 
 def _own_packages() -> Iterator[str]:

@@ -1,15 +1,18 @@
-"""The help of a command, from its row in the command table."""
+"""The help of a command, and lists of commands and options, from the command table."""
 
 from __future__ import annotations
 
 import textwrap
 from typing import Any, Iterator, Sequence
 
+from gdbext.catalogue import COMMANDS, PREFIXES, CommandSpec
+
 _WIDTH = 80
+_NAMES = 20  # where the summary of a command starts
 _COLUMN = 28  # where the help of an option starts at most
 
 
-def help_text(spec: Any) -> str:
+def command_help(spec: Any) -> str:
     """Return what ``-h`` prints.
 
     :param spec: a command's declaration: ``name``, ``summary``, ``description``, ``expression``,
@@ -21,14 +24,15 @@ def help_text(spec: Any) -> str:
     if spec.description:
         sections.append(_paragraphs(spec.description))
     if options:
-        sections.append(["Options:", *_option_lines(options)])
+        sections.append(["Options:", *option_lines(options)])
     if spec.example:
         sections.append(["Example:", *(f"  {line}" for line in spec.example.strip().splitlines())])
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
 def _usage(spec: Any, options: Sequence[Any]) -> list[str]:
-    words = ["gx " + spec.name if getattr(spec, "prefixed_only", False) else spec.name]
+    lead = "gx " if getattr(spec, "prefixed_only", False) else "gdbext " if getattr(spec, "own", False) else ""
+    words = [lead + spec.name]
     if options:
         words.append("[OPTIONS]")
     rest = getattr(spec, "words", None) or spec.expression
@@ -47,20 +51,39 @@ def _paragraphs(description: str) -> list[str]:
     return "\n\n".join(textwrap.fill(" ".join(text.split()), _WIDTH) for text in paragraphs).split("\n")
 
 
-def _option_lines(options: Sequence[Any]) -> Iterator[str]:
+def family_help(word: str) -> str:
+    """Return what a word leads to that several commands begin with.
+
+    :param word: of ``gdbext.catalogue.PREFIXES``.
+    """
+    specs = [spec for spec in COMMANDS if spec.name.split()[0] == word]
+    return "\n\n".join((PREFIXES[word], "Commands:\n" + "\n".join(command_lines(specs)))) + "\n"
+
+
+def command_lines(specs: Sequence[CommandSpec]) -> Iterator[str]:
+    """Iterate over a list of commands with their summaries."""
+    for spec in specs:
+        yield from _entry(f"  {spec.name}", spec.summary, _NAMES)
+
+
+def option_lines(options: Sequence[Any]) -> Iterator[str]:
+    """Iterate over a list of options with their help."""
     names = [_option_name(option) for option in options]
     column = min(max(map(len, names)) + 4, _COLUMN)
     for name, option in zip(names, options):
-        lead = f"  {name}"
-        if len(lead) + 2 > column:
-            yield lead
-            lead = ""
-        yield from textwrap.wrap(
-            _option_help(option),
-            _WIDTH,
-            initial_indent=lead.ljust(column),
-            subsequent_indent=" " * column,
-        )
+        yield from _entry(f"  {name}", _option_help(option), column)
+
+
+def _entry(lead: str, text: str, column: int) -> Iterator[str]:
+    if len(lead) + 2 > column:
+        yield lead
+        lead = ""
+    yield from textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=lead.ljust(column),
+        subsequent_indent=" " * column,
+    )
 
 
 def _option_name(option: Any) -> str:

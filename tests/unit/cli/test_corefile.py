@@ -10,15 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gdbext.cli.corefile import read_build_id, read_core
+from gdbext.cli.executable import choose_exe
+from gdbext.cli.failures import NoPermissionError, WrongExeError
 from gdbext.errors import BadCoreError
-from gdbext.pipeline.corefile import read_build_id, read_core
-from gdbext.pipeline.executable import choose_exe
-from gdbext.pipeline.failures import NoPermissionError, WrongExeError
 
 from .elfs import Maker
 
 OWN, OTHER = bytes(range(20)), bytes(range(100, 120))
 BASE, LIB = 0x400000, 0x700000
+
+
+# the library's own words
+AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
+CUT = "is not an ELF file, or cut inside its header; give a core file; unpack it first when it is packed"
 
 
 def written(folder, name, data):
@@ -49,7 +54,9 @@ def test_build_id_unknown_when_the_page_was_not_dumped(tmp_path):
 
 
 def test_core_without_notes(tmp_path):
-    facts = read_core(written(tmp_path, "core", Maker().header(4, 0)))
+    maker = Maker()
+    held = maker.header(4, 1) + maker.segment(1, maker.header_size + maker.step, BASE, 8) + bytes(8)
+    facts = read_core(written(tmp_path, "core", held))
     assert (facts.exe, facts.build_id) == (None, None)
     choice = choose_exe(facts, None, None)
     assert choice.exe is None
@@ -67,10 +74,12 @@ def test_build_id_of_a_file(tmp_path):
         (b"", "is empty; was it cut by a full disk or by ulimit -c?"),
         (b"#!/bin/sh\n", "is not a core; the kernel and gcore write cores, as ELF files"),
         (Maker().executable(OWN), "is an ELF file but not a core; an executable is named with --exe"),
-        (b"\x7fELF\x02\x01", "is not an ELF file"),
-        (Maker().header(4, 1)[:40], "ends within its headers; was it copied whole?"),
+        (b"\x7fELF\x02\x01", CUT),
+        (Maker().header(4, 1)[:40], CUT),
+        (Maker().header(4, 0), f"holds no memory; {AGAIN}"),
+        (Maker().header(4, 3), f"is cut inside its 3 program headers, or damaged; {AGAIN}"),
         (struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 4, 62, 1, 0, 64, 0, 0, 64, 8, 9, 0, 0, 0),
-         "has program headers of 8 bytes"),
+         f"has program headers of 8 bytes, not 56; {AGAIN}"),
     ],
 )  # fmt: skip
 def test_not_a_core(tmp_path, data, message):
@@ -124,8 +133,8 @@ def _hostile(kind, at, index):
 
 def test_a_core_that_is_cut_inside_its_notes_says_so(tmp_path):
     maker = Maker()
-    at = maker.header_size + maker.step
-    data = maker.header(4, 1) + maker.segment(4, at, 0, 1000) + bytes(300)
+    at = maker.header_size + 2 * maker.step
+    data = maker.header(4, 2) + maker.segment(1, at, BASE, 8) + maker.segment(4, at, 0, 1000) + bytes(300)
     path = written(tmp_path, "core", data)
     with pytest.raises(BadCoreError) as caught:
         read_core(path)

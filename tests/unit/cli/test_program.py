@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from gdbext import __version__
+from gdbext import __version__, catalogue
+from gdbext.usage import command_help
 
 from .elfs import Maker
 from .test_corefile import BASE, OTHER, OWN
@@ -71,7 +72,7 @@ class Program:
         told = self.folder / "plan.json"
         told.write_text(json.dumps({"log": str(self.log), **plan}))
         ours = {"PYTHONPATH": str(ROOT), "FAKE_GDB": str(told), "TMPDIR": str(self.temporary)}
-        line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments)]
+        line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments)]
         return subprocess.Popen(
             line + ([f"--gdb={self.gdb}"] if gdb else []),
             stdout=subprocess.PIPE if stdout is None else stdout,
@@ -122,7 +123,9 @@ def test_help_and_version(program):
     assert program.run("--version") == (0, f"gdbext {__version__}\n", "")
     status, out, err = program.run("--help")
     assert (status, err) == (0, "")
-    assert out.startswith("Usage: gdbext COMMAND... --core CORE")
+    assert out.startswith("Usage: gdbext CORE... [OPTIONS]\n")
+    assert all(f"\n  {spec.name} " in out for spec in catalogue.COMMANDS if not spec.raw)
+    assert all(f"--{option.name}" in out for option in catalogue.SHELL_OPTIONS)
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -185,7 +188,8 @@ def test_gdb_is_started_without_the_users_or_the_cores_scripts(program, monkeypa
     assert line[:4] == ["-nx", "-batch", "-iex", "set auto-load off"]
     assert line.index(f"-se={exe}") < line.index(f"-core={program.core}")
     assert program.question["command"] == "glibc chunks"
-    assert program.question["rest"] == " --state='in use' 0x1000 + 16"
+    assert program.question["options"] == {"state": "in use"}
+    assert program.question["expression"] == "0x1000 + 16"
     assert "DEBUGINFOD_URLS" not in program.environment
 
 
@@ -198,9 +202,22 @@ def test_options_for_gdb(program):
     assert (program.question["command"], program.question["pid"]) == ("rss", os.getpid())
 
 
+def test_help_of_a_command_is_that_of_gdb_and_starts_none(program):
+    for line in (("glibc", "bins", "--help"), ("-h", "glibc", "bins"), ("gx", "glibc", "bins", "x", "-h", "--core=x")):
+        status, out, err = program.run(*line)
+        assert (status, out, err) == (0, command_help(catalogue.find_command("glibc bins")), "")
+    assert not program.log.exists()
+
+
+def test_help_of_several_commands(program):
+    status, out, err = program.run("glibc", "-h")
+    assert (status, err) == (0, "") and out.startswith(catalogue.PREFIXES["glibc"])
+    assert "\n  glibc bins " in out and "jemalloc" not in out and not program.log.exists()
+    assert program.run("safe", "-h")[0] == 0
+
+
 def test_commands_need_no_target(program):
     assert program.run("commands", text="a table\n")[:2] == (0, "a table\n")
-    assert program.run("glibc", "bins", "--help", text="Usage\n")[:2] == (0, "Usage\n")
 
 
 @pytest.mark.parametrize(
@@ -209,20 +226,31 @@ def test_commands_need_no_target(program):
         ([], "no command is named", "gdbext --help shows how it is written"),
         (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
         (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
-        (["triage"], "nothing to look at", "name a core with --core or a process with --pid"),
-        (["triage", "--core"], "--core needs a value", "gdbext --help shows how it is written"),
+        (["triage"], "nothing to look at", "name a core, or a process with --pid"),
+        (["triage", "--core"], "--core needs a value", "write --core CORE"),
         (["triage", "--core="], "--core: '' is not a name", None),
         (["triage", "--pid", "x"], "--pid: 'x' is not a process id", None),
         (["triage", "--pid=1", "--core=x"], "--core and --pid exclude each other", None),
         (["triage", "--core=x", "--timeout=x"], "--timeout: 'x' is not a number of seconds", "0 is for ever"),
         (["triage", "--core=x", "--sysroot=/no/dir"], "--sysroot: /no/dir is not a directory", None),
         (["triage", "a\nshell id", "--core=x"], "a command is one line", None),
+        (["triage", "--core=x", "--lmit=3"], "unknown option --lmit", "did you mean --limit?"),
+        (["triage", "--core=x", "--limit", "x"], "--limit: 'x' is not a number", "write 0 or more, or 0x…"),
+        (["triage", "--core=x", "y"], "takes no argument, got 'y'", "-h shows how it is written"),
+        (["glibc", "chunk", "--core=x"], "there is no command glibc chunk", "did you mean gdbext glibc chunks?"),
+        (["blocks", "at", "--core=x"], "an address is missing", "blocks at ADDRESS"),
+        (["xyzzy"], "there is no command xyzzy", "gdbext --help lists the commands"),
+        (["core.1"], "there is no command and no core core.1", "gdbext --help lists the commands"),
+        (["walklist", "missing", "x"], "nothing to look at", "name a core, or a process with --pid"),
+        (["shapes", "list", "x"], "takes no argument, got 'x'", "-h shows how it is written"),
+        (["safe", "rss", "--core=x"], "safe is for gdb alone", None),
     ],
 )
 def test_usage_errors(program, arguments, message, hint):
     status, out, err = program.run("--json", *arguments, gdb=False)
     assert status == 2
     assert json.loads(out)["error"] == {"kind": "usage", "message": message, "hint": hint}
+    assert len(err.splitlines()) == 1
 
 
 def test_options_after_the_command_only(program):
@@ -240,6 +268,158 @@ def test_missing_core(program):
     error = program.fails("triage", "--core", "missing")
     assert error["kind"] == "bad-core"
     assert error["message"] == f"{program.folder}/missing does not exist"
+
+
+def test_a_core_alone_is_triaged(program):
+    status, out, err = program.run("core", "--limit", "3")
+    assert (status, out) == (0, "text\n")
+    question = program.question
+    assert (question["command"], question["core"]) == ("triage", str(program.core))
+    assert question["options"] == {"limit": 3} and question["expression"] == ""
+    assert program.run("-p", os.getpid())[0] == 0
+    assert (program.question["command"], program.question["pid"]) == ("triage", os.getpid())
+
+
+def test_commands_win_over_files_of_their_names(program):
+    (program.folder / "rss").write_bytes(program.core.read_bytes())
+    assert program.run("rss", "rss")[0] == 0
+    assert (program.question["command"], program.question["core"]) == ("rss", str(program.folder / "rss"))
+    assert program.run("./rss")[0] == 0
+    assert program.question["command"] == "triage"
+
+
+def test_the_first_word_is_the_core_by_its_place(program):
+    """What follows may be called like it: a variable."""
+    assert program.run("blocks", "at", "core", "core", "+", "8")[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (str(program.core), "core + 8")
+    assert program.run("listcount", "core", "(struct x *) core", "next")[0] == 0
+    assert program.question["words"] == ["(struct x *) core", "next"]
+    assert program.run("blocks", "at", "core", "-c", "core")[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (str(program.core), "core")
+    assert program.run("blocks", "at", "core", "-p", os.getpid())[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (None, "core")
+    assert program.run("shapes", "show", "core")[0] == 0
+    assert (program.question["core"], program.question["expression"]) == (None, "core")
+
+
+SHOW = """#!/bin/sh
+for word; do echo "$word"; case $word in -core=*) cmp "${word#-core=}" core;; esac; done
+exit 7
+"""
+
+
+@pytest.fixture
+def shown(program):
+    """Return a function that runs the program with a gdb that prints its arguments; it returns these."""
+    show = program.folder / "show"
+    show.write_text(SHOW)
+    show.chmod(0o755)
+
+    def run(*arguments):
+        status, out, err = program.run(*arguments, "--gdb", show, gdb=False)
+        assert (status, err) == (7, ""), err  # gdb's own
+        return out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("line", [("open", "core"), ("open", "-c", "core"), ("--core=core", "open")])
+def test_a_core_is_opened_in_gdb(program, shown, line):
+    exe = program.folder / "p"
+    exe.write_bytes(Maker().executable(OWN))
+    words = shown(*line, f"--sysroot={program.folder}", "--debug-dir", program.folder, "--exe", exe)
+    settings = [f"set sysroot {program.folder}", f"set debug-file-directory {program.folder}"]
+    loading = f"source {ROOT / 'gdbext' / 'load.py'}"
+    assert words == ["-iex", settings[0], "-iex", settings[1], f"-se={exe}", f"-core={program.core}", "-ex", loading]
+
+
+def test_a_packed_core_is_opened_in_gdb(program, shown):
+    packed = program.folder / "core.gz"
+    packed.write_bytes(gzip.compress(program.core.read_bytes()))
+    (program.folder / "p").write_bytes(Maker().executable(OWN))
+    (path,) = [word for word in shown("open", packed) if word.startswith("-core=")]
+    assert path.startswith(f"-core={program.temporary}")
+
+
+@pytest.mark.parametrize("line", [("open", "{pid}"), ("open", "--pid={pid}"), ("open", "-p", "{pid}", "--swapped")])
+def test_a_process_is_opened_in_gdb(shown, line):
+    words = shown(*(word.format(pid=os.getpid()) for word in line))
+    assert words[words.index("-p") + 1] == str(os.getpid()) and f"-se={os.path.realpath('/proc/self/exe')}" in words
+    assert (words[-1] == "set gx swapped on") is ("--swapped" in line)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("open", "nothing to open; gdbext open CORE, or gdbext open PID"),
+        ("open core 1", "one core or process is opened; gdbext open CORE, or gdbext open PID"),
+        ("open core --limit 3", "unknown option --limit; -h lists the options"),
+        ("open core --gdb /no", "cannot run /no: No such file or directory; install gdb, or name one with --gdb"),
+        ("open missing", "{folder}/missing does not exist"),
+    ],
+)
+def test_what_cannot_be_opened(program, line, message):
+    (program.folder / "p").write_bytes(Maker().executable(OWN))
+    status, out, err = program.run(*line.split(), gdb=False)
+    assert (status, out, err) == (2, "", f"gdbext: open: {message.format(folder=program.folder)}\n")
+
+
+def test_what_is_no_core(program):
+    (program.folder / "notes").write_text("no core")
+    assert program.fails("notes")["message"] == f"{program.folder}/notes is not a core"
+    assert program.fails("blocks", "at", "notes", "8")["message"] == f"{program.folder}/notes is not a core"
+
+
+def others(program, count):
+    paths = [program.folder / f"core.{number}" for number in range(1, count + 1)]
+    for path in paths:
+        path.write_bytes(program.core.read_bytes())
+    return paths
+
+
+def test_several_cores_one_after_the_other(program):
+    first, second = others(program, 2)
+    program.folder.joinpath("p").write_bytes(Maker().executable(OWN))
+    for line in ((first, second), ("triage", first, second), ("triage", "-c", first, "--core", second)):
+        status, out, err = program.run(*line)
+        assert (status, err) == (0, "")
+        assert out == f"==> {first} <==\ntext\n\n==> {second} <==\ntext\n"
+
+
+@pytest.mark.parametrize("file", [None, "out"])
+def test_several_cores_are_lines_of_json(program, file):
+    first, second = others(program, 2)
+    spread = json.dumps(json.loads(envelope(data={"x": "a\nb"})), indent=1) + "\n"
+    (program.folder / "out").write_text("old")
+    status, out, err = program.run(
+        first, "missing", second, f"--json={file}" if file else "--json", document=spread, trailer=trailer(1)
+    )
+    lines = (program.folder / file).read_text().splitlines() if file else out.splitlines()
+    documents = [json.loads(line) for line in lines]
+    assert status == 2 and len(documents) == 3
+    assert [document["data"] for document in documents] == [{"x": "a\nb"}, None, {"x": "a\nb"}]
+    assert documents[1]["target"]["core"] == f"{program.folder}/missing"
+    assert f"gdbext: triage: {program.folder}/missing does not exist" in err
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"), [((0, 3), 3), ((3, 1), 1), ((1, 0), 1), ((1, 2, 3), 2), ((0, 0), 0), ((2, 1), 2)]
+)
+def test_the_worst_status_of_several_cores(program, statuses, worst):
+    paths = others(program, len(statuses))
+    ends = {str(path): trailer(status, error() if status == 2 else None) for path, status in zip(paths, statuses)}
+    assert program.run(*paths, trailers=ends)[0] == worst
+
+
+def test_an_interrupt_ends_several_cores(program):
+    first, second = others(program, 2)
+    process = program.start(first, second, sleep=60)
+    while not program.log.exists():
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2 and "stopped before the last 1 of the cores" in err and str(second) not in out
 
 
 def test_wrong_executable(program):
@@ -438,7 +618,7 @@ def test_unpacker_that_is_missing(program, monkeypatch):
 
 
 def test_holes_stay_holes(tmp_path):
-    from gdbext.pipeline.unpack import find_packing, unpack
+    from gdbext.cli.unpack import find_packing, unpack
 
     packed = tmp_path / "x.gz"
     packed.write_bytes(gzip.compress(b"a" + bytes(8 << 20)))
@@ -449,8 +629,8 @@ def test_holes_stay_holes(tmp_path):
 
 
 def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
-    from gdbext.pipeline.failures import TimeOutError
-    from gdbext.pipeline.unpack import find_packing, unpack
+    from gdbext.cli.failures import TimeOutError
+    from gdbext.cli.unpack import find_packing, unpack
 
     packed = tmp_path / "x.gz"
     packed.write_bytes(gzip.compress(bytes(100)))
@@ -459,8 +639,8 @@ def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
 
 
 def test_a_full_disk(tmp_path):
-    from gdbext.pipeline.failures import GdbFailedError
-    from gdbext.pipeline.unpack import find_packing, unpack
+    from gdbext.cli.failures import GdbFailedError
+    from gdbext.cli.unpack import find_packing, unpack
 
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
@@ -515,22 +695,22 @@ def test_standard_output_that_is_full(program, how):
 
 
 def test_no_room_to_work_in(monkeypatch, capsys):
-    from gdbext.pipeline import cli
+    from gdbext.cli import program, run
 
     def full(prefix):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cli.tempfile, "TemporaryDirectory", full)
+    monkeypatch.setattr(run.tempfile, "TemporaryDirectory", full)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert cli.main(["commands", "--json"]) == 2
+    assert program.main(["commands", "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"
 
 
 def test_what_nobody_has_thought_of_is_no_finding(monkeypatch, capsys):
     """Python's own exit status for it would be that of findings."""
-    from gdbext.pipeline import cli
+    from gdbext.cli import program
 
-    monkeypatch.setattr(cli, "parse", lambda words: 1 / 0)
+    monkeypatch.setattr(program, "parse", lambda words: 1 / 0)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert cli.main(["triage"]) == 2 and "ZeroDivisionError" in capsys.readouterr().err
+    assert program.main(["triage"]) == 2 and "ZeroDivisionError" in capsys.readouterr().err

@@ -1,11 +1,11 @@
 """Stands in for gdb: reads its command line and the question, does what the plan says, and notes what it was asked.
 
 The plan is in the file that FAKE_GDB names, as JSON: ``answers`` (by what is asked for: "json" or "text", the answer;
-none: it ends without one), ``trailer`` (what ends it; null: nothing does), ``stderr``, in which {core} stands for the
-core's path, ``sleep`` (seconds before it answers), ``on_interrupt`` (answer and trailer on SIGINT), ``stubborn``
-(SIGINT is not heeded), ``signal`` (to die of, before it begins), ``signal_in_answer`` (to die of, before the trailer),
-``child`` (leave a sleeping child behind, its pid in that file), ``log`` (file for the arguments, the environment and
-the question).
+none: it ends without one), ``trailer`` (what ends it; null: nothing does), ``trailers`` (the same by core),
+``stderr``, in which {core} stands for the core's path, ``sleep`` (seconds before it answers), ``on_interrupt`` (answer
+and trailer on SIGINT), ``stubborn`` (SIGINT is not heeded), ``signal`` (to die of, before it begins),
+``signal_in_answer`` (to die of, before the trailer), ``child`` (leave a sleeping child behind, its pid in that file),
+``log`` (file for the arguments, the environment and the question).
 """
 
 import json
@@ -62,7 +62,7 @@ def main():
     time.sleep(PLAN.get("sleep", 0))
     text = PLAN["answers"].get("json" if question["json"] else "text")
     if text is not None:
-        answer(text, PLAN["trailer"])
+        answer(text, PLAN.get("trailers", {}).get(question["core"], PLAN["trailer"]))
 
 
 main()
