@@ -54,7 +54,7 @@ class FakeSymbols(NoDebugInfo):
     """What a debugger would answer from one libc file."""
 
     def __init__(self, builder, build_id=LIBC_ID, types=True, shift=0):
-        self.builder, self.build_id, self.types, self.shift = builder, build_id, types, shift
+        self.builder, self.build_id, self._types, self.shift = builder, build_id, types, shift
 
     def find_symbols(self, name):
         places = {"main_arena": self.builder.main.address, "mp_": self.builder.mp}
@@ -70,7 +70,7 @@ class FakeSymbols(NoDebugInfo):
             counts = "num_slots" if self.builder.tcache.counts_down else "counts"
             known["tcache_perthread_struct"] = self.builder.tcache.struct.renamed({"counts": counts})
             known["tcache_entry"] = self.builder.tcache.entry
-        if not self.types or name not in known:
+        if not self._types or name not in known:
             return []
         layout = known[name]
         layout = StructLayout(layout.name, layout.size, layout.members, "debug info")
