@@ -11,7 +11,11 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from itertools import chain, islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+
+from gdbext.columns import Batch, batches_of, length_of
+
+_T = TypeVar("_T")
 
 
 class Kind(Enum):
@@ -226,6 +230,7 @@ class Rows:
         reads: Optional[int] = None,
     ) -> None:
         self._make = make
+        self._columns: Optional[Callable[[Sequence[str]], Iterable[Batch]]] = None
         self.row_type = row_type
         self.total = total
         self.runs = runs
@@ -233,11 +238,52 @@ class Rows:
         self.interrupted = False  # whether some are missing because the user has stopped it
         self.check: Callable[[], None] = lambda: None  # called before each row; what it raises ends them
 
+    @classmethod
+    def of_columns(
+        cls,
+        columns: Callable[[Sequence[str]], Iterable[Batch]],
+        row_type: type,
+        total: Optional[int],
+        runs: Callable[[], Optional[Iterable[tuple[Any, int]]]] = lambda: None,
+        *,
+        reads: Optional[int] = None,
+    ) -> Rows:
+        """Return rows that are made many at a time, for tables that may have millions.
+
+        :param columns: given names of fields, returns a fresh iterator of batches that have at least these.
+        """
+        rows = cls(lambda: rows_of_batches(columns(rows.names), row_type), row_type, total, runs, reads=reads)
+        rows._columns = columns
+        return rows
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The fields of a row."""
+        return [member.name for member in dataclasses.fields(self.row_type)]
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether the rows come as columns at no more cost than one by one, and in no smaller steps."""
+        return self._columns is not None
+
     def __iter__(self) -> Iterator[Any]:
+        return self._checked(self._make())
+
+    def batches(self, names: Optional[Sequence[str]] = None) -> Iterator[Batch]:
+        """Iterate over the rows as columns, many rows at a time.
+
+        :param names: the fields that are wanted, at least; None: all.
+        """
+        wanted = self.names if names is None else names
+        if self._columns is None:
+            return batches_of(self, wanted)
+        return self._checked(self._columns(wanted))
+
+    def _checked(self, made: Iterable[_T]) -> Iterator[_T]:
         try:
-            for row in self._make():
+            for one in made:
                 self.check()
-                yield row
+                yield one
             if self.interrupted:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -246,19 +292,42 @@ class Rows:
 
     def keep(self, most: int) -> bool:
         """Make the first ``most`` rows now, for one rendering; return whether there may be more."""
-        rows, kept = iter(self._make()), []
         known = self.runs()
-        runs, kept_runs = None if known is None else iter(known), []
+        runs, kept_runs, made = None if known is None else iter(known), [], 0
         try:
-            for row in islice(rows, most):
-                kept.append(row)
+            made = self._keep_rows(most) if self._columns is None else self._keep_batches(self._columns, most)
             for run in islice(runs or (), most):
                 kept_runs.append(run)
         except KeyboardInterrupt:
             self.interrupted = True
-        self._make = lambda: chain(kept, rows)
         self.runs = lambda: None if runs is None else chain(kept_runs, runs)
-        return not self.interrupted and len(kept) == most and most != self.total
+        return not self.interrupted and made >= most and made != self.total
+
+    def _keep_rows(self, most: int) -> int:
+        rows, kept = iter(self._make()), []
+        self._make = lambda: chain(kept, rows)
+        for row in islice(rows, most):
+            kept.append(row)
+        return len(kept)
+
+    def _keep_batches(self, columns: Callable[[Sequence[str]], Iterable[Batch]], most: int) -> int:
+        batches, kept, made = iter(columns(self.names)), [], 0
+        self._columns = lambda names: chain(kept, batches)
+        self._make = lambda: rows_of_batches(chain(kept, batches), self.row_type)
+        while made < most:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            kept.append(batch)
+            made += length_of(batch)
+        return made
+
+
+def rows_of_batches(batches: Iterable[Batch], row_type: type) -> Iterator[Any]:
+    """Iterate over the rows of batches as objects."""
+    names = [member.name for member in dataclasses.fields(row_type)]
+    for batch in batches:
+        yield from map(row_type, *(batch[name].cells() for name in names))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.tables import Walked, is_complete, notes_of, problems_of
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
+from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.structures.model import U64
@@ -20,7 +22,6 @@ from gdbext.wording import count_text, grouped
 Rows64 = npt.NDArray[np.int64]
 
 DEFAULT_LIMIT = 100  # elements that a command is run for, unless --limit says otherwise
-_BATCH = 1 << 16  # addresses that are made Python numbers at once
 _STEP = 256  # elements between two looks at the clock
 _PATIENCE = 16  # elements without a value before the reason is asked
 
@@ -245,13 +246,14 @@ def output_report(opened: Opened, chosen: Selection, command: str, limit: int, p
 def address_report(opened: Opened, chosen: Selection) -> Report:
     """Return the elements' addresses and nothing else, one a line."""
 
-    def make() -> Iterator[AddressRow]:
-        for addresses in chosen.addresses:
-            for start in range(0, len(addresses), _BATCH):
-                yield from map(AddressRow, addresses[start : start + _BATCH].tolist())
+    rows = Rows.of_columns(lambda _: _address_columns(chosen), AddressRow, chosen.count, reads=0)
+    return dataclasses.replace(_report(opened, AddressReport(rows), chosen), bare=True)
 
-    report = _report(opened, AddressReport(Rows(make, AddressRow, chosen.count, reads=0)), chosen)
-    return dataclasses.replace(report, bare=True)
+
+def _address_columns(chosen: Selection) -> Iterator[Batch]:
+    for addresses in chosen.addresses:
+        for part in slices(len(addresses), ROWS_AT_ONCE):
+            yield {"address": Column(addresses[part])}
 
 
 def _report(opened: Opened, data: Any, chosen: Selection) -> Report:

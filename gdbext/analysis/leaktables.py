@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from functools import cached_property
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -12,13 +12,15 @@ from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES, BlockTypes
 from gdbext.analysis.contents import contents_hint, pointer_namer
 from gdbext.analysis.leakgroups import LEAK_ROOT, NO_LEADER, ROLE_NAMES, LeakGroups
 from gdbext.analysis.reach.graph import Reach
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column, constant
 from gdbext.heap.model import U8
 from gdbext.kernels import MAYBE_REACHED, SKIPPED, count_values
 from gdbext.memory.intervals import I64, slices
-from gdbext.report import Kind, Rows, column
+from gdbext.report import Kind, Rows, column, rows_of_batches
 
 _HINTS = 1000  # rows of a list whose contents are looked at
-_AT_ONCE = 4096  # rows made at once
+_HINTS_AT_ONCE = 20
+_CONFIDENCE = [name or None for name in CONFIDENCE_NAMES]
 _SIZES_AT_ONCE = 1 << 22
 _EQUAL = 3  # equal leak roots that are worth one line
 
@@ -117,25 +119,23 @@ class Tables:
 
     def leak_roots(self, most: Optional[int] = None) -> Rows:
         """Return the leak roots, those that keep most bytes first; None: all of them."""
-        number = len(self.groups.roots[:most])
-        def rows() -> Iterator[LeakRootRow]:
-            return islice(self._leak_root_rows(), most)
-
-        return Rows(rows, LeakRootRow, number, self._leak_root_runs, reads=_HINTS)
+        order = self.groups.by_kept[:most]
+        runs = self._leak_root_runs
+        return Rows.of_columns(lambda _: self._leak_roots(order), LeakRootRow, len(order), runs, reads=_HINTS)
 
     def leaked(self) -> Rows:
         """Return every leaked block, in address order."""
-        return Rows(self._leaked_rows, LeakedRow, len(self.groups), reads=0)
+        return Rows.of_columns(self._leaked, LeakedRow, len(self.groups), reads=0)
 
     def possibly_leaked(self) -> Rows:
         """Return every possibly leaked block, in address order."""
         rows = np.flatnonzero(self.reach.states == MAYBE_REACHED)
-        return Rows(lambda: self._maybe_rows(rows), MaybeRow, len(rows), reads=_HINTS)
+        return Rows.of_columns(lambda _: self._possibly_leaked(rows), MaybeRow, len(rows), reads=_HINTS)
 
     def reached_by_offset(self) -> Rows:
         """Return every block that is reached by an offset alone, in address order."""
         rows = np.flatnonzero(self.reach.header_offsets)
-        return Rows(lambda: self._offset_rows(rows), OffsetRow, len(rows))
+        return Rows.of_columns(lambda _: self._by_offset(rows), OffsetRow, len(rows), reads=0)
 
     def contents_of(self, row: int) -> Optional[str]:
         """Return what a row's first bytes look like."""
@@ -176,47 +176,56 @@ class Tables:
         lengths = np.diff(np.append(starts, len(order)))
         if not np.any(lengths >= _EQUAL):
             return None
-        return zip(self._leak_root_rows(order[starts]), lengths.tolist())
+        return zip(rows_of_batches(self._leak_roots(order[starts]), LeakRootRow), lengths.tolist())
 
-    def _leak_root_rows(self, order: Optional[I64] = None) -> Iterator[LeakRootRow]:
-        groups = self.groups
-        order = groups.by_kept if order is None else order
-        hint = Hints(self.reach)
-        for part in slices(len(order), _AT_ONCE):
+    def _leak_roots(self, order: I64) -> Iterator[Batch]:
+        groups, hints = self.groups, Hints(self.reach)
+        for part in _pieces(len(order)):
             at = order[part]
             rows = groups.rows[groups.roots[at]]
-            columns = (rows, groups.kept_blocks[at], groups.kept_bytes[at], groups.cycle[at])
-            for row, blocks, kept, cycle in zip(*(each.tolist() for each in columns)):
-                address, size = int(self.reach.address[row]), int(self.reach.size[row])
-                contents = hint.of(address, size)
-                yield LeakRootRow(address, size, blocks, kept, cycle, self.type_of(row), contents)
+            yield {
+                **self._blocks(rows),
+                "kept_blocks": Column(groups.kept_blocks[at]),
+                "kept_bytes": Column(groups.kept_bytes[at]),
+                "cycle": Column(groups.cycle[at]),
+                "contents": hints.column(self.reach, rows),
+            }
 
-    def _leaked_rows(self) -> Iterator[LeakedRow]:
-        groups, address = self.groups, self.reach.address
-        for part in slices(len(groups), _AT_ONCE):
+    def _leaked(self, names: Sequence[str]) -> Iterator[Batch]:
+        groups, types = self.groups, self.types
+        for part in slices(len(groups), ROWS_AT_ONCE):
             rows, leader = groups.rows[part], groups.leader[part]
-            above = address[groups.rows[np.maximum(leader, 0)]]
-            columns = (rows, address[rows], self.reach.size[rows], groups.role[part], leader, above)
-            for row, place, size, role, by, root in zip(*(each.tolist() for each in columns)):
-                known = None if by == NO_LEADER else root
-                kept_by = "several" if known is None else f"{known:#x}"
-                kind, sure = self.type_of(row), self._confidence(row)
-                yield LeakedRow(place, size, ROLE_NAMES[role], known, kept_by, kind, sure)
+            above = self.reach.address[groups.rows[np.maximum(leader, 0)]]
+            leak_root = Column(above, leader != NO_LEADER)
+            yield {
+                **self._blocks(rows),
+                "state": Column(groups.role[part], words=ROLE_NAMES),
+                "leak_root": leak_root,
+                "kept_by": _kept_by(leak_root) if "kept_by" in names else constant(None, len(rows)),
+                "confidence": Column(types.confidence[rows], words=_CONFIDENCE) if types else constant(None, len(rows)),
+            }
 
-    def _maybe_rows(self, rows: I64) -> Iterator[MaybeRow]:
-        hint = Hints(self.reach)
-        for part in slices(len(rows), _AT_ONCE):
-            chosen = rows[part]
-            columns = (chosen, self.reach.address[chosen], self.reach.size[chosen])
-            for row, address, size in zip(*(each.tolist() for each in columns)):
-                yield MaybeRow(address, size, self.type_of(row), hint.of(address, size))
+    def _possibly_leaked(self, rows: I64) -> Iterator[Batch]:
+        hints = Hints(self.reach)
+        for part in _pieces(len(rows)):
+            yield {**self._blocks(rows[part]), "contents": hints.column(self.reach, rows[part])}
 
-    def _offset_rows(self, rows: I64) -> Iterator[OffsetRow]:
-        for part in slices(len(rows), _AT_ONCE):
-            chosen = rows[part]
-            columns = (chosen, self.reach.address[chosen], self.reach.size[chosen], self.reach.header_offsets[chosen])
-            for row, address, size, offset in zip(*(each.tolist() for each in columns)):
-                yield OffsetRow(address, size, offset, self.type_of(row))
+    def _by_offset(self, rows: I64) -> Iterator[Batch]:
+        for part in slices(len(rows), ROWS_AT_ONCE):
+            offsets = Column(self.reach.header_offsets[rows[part]])
+            yield {**self._blocks(rows[part]), "reached_by_offset": offsets}
+
+    def _blocks(self, rows: I64) -> Dict[str, Column]:
+        """Return what all these tables say of blocks."""
+        return {
+            "address": Column(self.reach.address[rows]),
+            "size": Column(self.reach.size[rows]),
+            "type": Column(self.types.code[rows], words=self._type_names) if self.types else constant(None, len(rows)),
+        }
+
+    @cached_property
+    def _type_names(self) -> Sequence[str]:
+        return [each.name for each in self.types.types] if self.types else []
 
     def _size_rows(self) -> Iterator[SizeRow]:
         """Iterate over the sizes, of which there are far fewer than blocks."""
@@ -250,8 +259,16 @@ class Tables:
         """Return the name of a row's type; None where types are not known."""
         return None if self.types is None else self.types.name(row)
 
-    def _confidence(self, row: int) -> Optional[str]:
-        return None if self.types is None else CONFIDENCE_NAMES[int(self.types.confidence[row])] or None
+
+def _pieces(count: int) -> Iterator[slice]:
+    """Iterate over slices of rows: short ones as far as contents are looked at, since often few rows are wanted."""
+    yield from slices(min(count, _HINTS), _HINTS_AT_ONCE)
+    for part in slices(count - _HINTS, ROWS_AT_ONCE):
+        yield slice(part.start + _HINTS, part.stop + _HINTS)
+
+
+def _kept_by(leak_root: Column) -> Column:
+    return Column(["several" if root is None else f"{root:#x}" for root in leak_root.cells()])
 
 
 _OTHER_OR_ROOT: U8 = np.array([0, 1, *[SKIPPED] * 254], np.uint8)
@@ -269,3 +286,10 @@ class Hints:
         """Return what a block's first bytes look like, or None where enough have been looked at."""
         self._left -= 1
         return contents_hint(self._reader, address, size, self._name) if self._left >= 0 else None
+
+    def column(self, reach: Reach, rows: I64) -> Column:
+        """Return the same of rows that follow those before."""
+        some = slice(max(self._left, 0))
+        blocks = zip(reach.address[rows[some]].tolist(), reach.size[rows[some]].tolist())
+        contents = [self.of(*block) for block in blocks]
+        return Column([*contents, *[None] * (len(rows) - len(contents))])

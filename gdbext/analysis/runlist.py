@@ -8,7 +8,9 @@ from typing import Iterator, Optional, Tuple
 import numpy as np
 
 from gdbext.analysis.runs import NONE, Runs, find_runs
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.heap.model import Heap
+from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Rows, column
 
 
@@ -30,17 +32,26 @@ def largest_runs(heap: Heap, page_size: int) -> Rows:
     runs, _ = find_runs(heap, page_size)
     chosen = runs.select(runs.pinned & (runs.pages > 0))
     ordered = chosen.select(np.argsort(chosen.bytes, kind="stable")[::-1])
-    return Rows(lambda: _rows(heap, ordered), RunRow, len(ordered), reads=0)
+    return Rows.of_columns(lambda _: _columns(heap, ordered), RunRow, len(ordered), reads=0)
 
 
-def _rows(heap: Heap, runs: Runs) -> Iterator[RunRow]:
-    for at in range(len(runs)):
-        before = _block(heap, int(runs.before[at]))
-        after = _block(heap, int(runs.after[at]))
-        yield RunRow(int(runs.start[at]), int(runs.bytes[at]), int(runs.pages[at]), *before, *after)
+def _columns(heap: Heap, runs: Runs) -> Iterator[Batch]:
+    for part in slices(len(runs), ROWS_AT_ONCE):
+        before, before_size = _blocks(heap, runs.before[part])
+        after, after_size = _blocks(heap, runs.after[part])
+        yield {
+            "address": Column(runs.start[part]),
+            "size": Column(runs.bytes[part]),
+            "pages": Column(runs.pages[part]),
+            "before": before,
+            "before_size": before_size,
+            "after": after,
+            "after_size": after_size,
+        }
 
 
-def _block(heap: Heap, row: int) -> Tuple[Optional[int], Optional[int]]:
-    if row == NONE:
-        return None, None
-    return int(heap.blocks.address[row]), int(heap.blocks.size[row])
+def _blocks(heap: Heap, rows: I64) -> Tuple[Column, Column]:
+    """Return addresses and sizes of blocks, not known where there is none."""
+    known = rows != NONE
+    at = np.where(known, rows, 0)
+    return Column(heap.blocks.address[at], known), Column(heap.blocks.size[at], known)

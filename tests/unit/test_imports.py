@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange"}
+LEAVES = {"gdbext", "abi", "columns", "errors", "report", "progress", "arguments", "wording", "exchange"}
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 TARGET = LAYOUT | {"target", "coretarget"}
@@ -22,7 +22,8 @@ ALLOWED = {
     "abi": set(),
     "errors": set(),
     "exchange": set(),
-    "report": set(),
+    "columns": set(),
+    "report": {"columns"},
     "progress": set(),
     "wording": set(),
     "arguments": {"errors"},

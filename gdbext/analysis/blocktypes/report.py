@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,16 @@ from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES, NO_CONFIDENCE, UN
 from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.errors import UsageError
 from gdbext.memory.intervals import slices
 from gdbext.report import Kind, Report, Rows, column, line, table
 from gdbext.wording import size_text
 
 I64 = npt.NDArray[np.int64]
+
+_REACH = [STATE_NAMES[state] for state in sorted(STATE_NAMES)]
+_CONFIDENCE = [name or None for name in CONFIDENCE_NAMES]
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def list_type(reach: Reach, found: BlockTypes, name: str) -> Report:
     """
     codes = _codes_named(found, name)
     chosen = np.flatnonzero(np.isin(found.code, codes))
-    rows = Rows(lambda: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen), reads=0)
+    rows = Rows.of_columns(lambda _: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen), reads=0)
     listed = TypeListing(len(chosen), int(reach.size[chosen].sum()), rows)
     return report_on_reach(reach, listed, found.problems)
 
@@ -147,16 +151,15 @@ def _codes_named(found: BlockTypes, name: str) -> List[int]:
     return codes
 
 
-def _typed_blocks(reach: Reach, found: BlockTypes, chosen: I64) -> Iterator[TypedBlock]:
-    for part in slices(len(chosen), 1 << 16):
-        yield from _part(reach, found, chosen[part])
-
-
-def _part(reach: Reach, found: BlockTypes, rows: I64) -> Iterator[TypedBlock]:
-    columns: Tuple[Sequence[int], ...] = tuple(
-        each[rows].tolist() for each in (reach.address, reach.size, reach.states, found.confidence, found.code)
-    )
-    for address, size, state, confidence, code in zip(*columns):
-        one = found.types[code]
-        shown = CONFIDENCE_NAMES[confidence] or None
-        yield TypedBlock(address, size, STATE_NAMES[state], shown, one.kind, one.name)
+def _typed_blocks(reach: Reach, found: BlockTypes, chosen: I64) -> Iterator[Batch]:
+    names, kinds = [one.name for one in found.types], [one.kind for one in found.types]
+    for part in slices(len(chosen), ROWS_AT_ONCE):
+        rows = chosen[part]
+        yield {
+            "address": Column(reach.address[rows]),
+            "size": Column(reach.size[rows]),
+            "reach": Column(reach.states[rows], words=_REACH),
+            "confidence": Column(found.confidence[rows], words=_CONFIDENCE),
+            "recognised_by": Column(found.code[rows], words=kinds),
+            "name": Column(found.code[rows], words=names),
+        }

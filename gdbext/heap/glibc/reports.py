@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.errors import UsageError
 from gdbext.heap.glibc.check import check_heap
 from gdbext.heap.glibc.lists import FreeList
@@ -14,8 +15,11 @@ from gdbext.heap.glibc.tally import Tally, tally_arenas
 from gdbext.heap.glibc.tcache import Cache, CacheClass
 from gdbext.heap.glibc.trim import Trimmable, trimmable, usable_top
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.model import NO_ARENA, Mask, State
+from gdbext.heap.model import U32, U64, Mask, State
+from gdbext.memory.intervals import slices
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
+
+_HIGHEST = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ def chunks(heap: GlibcHeap, wanted: ChunkFilter) -> Report:
     mask = _chunk_mask(heap, wanted)
     rows = np.flatnonzero(mask)
     total = int(_chunk_sizes(heap, rows).sum())
-    made = Rows(lambda: _chunk_rows(heap, rows), ChunkRow, len(rows), reads=0)
+    made = Rows.of_columns(lambda _: _chunk_columns(heap, rows), ChunkRow, len(rows), reads=0)
     return report_of(heap, ChunksReport(len(rows), total, made))
 
 
@@ -262,25 +266,31 @@ def position_of(heap: GlibcHeap, address: int) -> int:
     raise UsageError(f"no arena at {address:#x}", f"there are {len(heap.arenas)}: {known}{more}")
 
 
-def _chunk_rows(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterator[ChunkRow]:
-    holders, header = _holders(heap), heap.sizes.header
-    labels = {int(state): state.label for state in State}
-    arenas: Dict[int, Optional[int]] = {at: view.head.address for at, view in enumerate(heap.arenas)}
-    arenas[NO_ARENA] = None
-    for first in range(0, len(rows), 4096):
-        part = rows[first : first + 4096]
-        blocks = heap.blocks.select(part)
-        columns = (blocks.address, _chunk_sizes(heap, part), blocks.state, blocks.owner)
-        for user, size, state, owner in zip(*(each.tolist() for each in columns)):
-            chunk = user - header
-            yield ChunkRow(chunk, user, size, labels[state], holders.get(chunk, ""), arenas[owner])
+def _chunk_columns(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterator[Batch]:
+    cached, holder, names = _holders(heap)
+    labels = [state.label for state in State]
+    arenas = [*(view.head.address for view in heap.arenas), None]
+    for part in slices(len(rows), ROWS_AT_ONCE):
+        blocks = heap.blocks.select(rows[part])
+        chunk = blocks.address - np.uint64(heap.sizes.header)
+        place = np.searchsorted(cached, chunk)
+        yield {
+            "address": Column(chunk),
+            "user": Column(blocks.address),
+            "size": Column(_chunk_sizes(heap, rows[part])),
+            "state": Column(blocks.state, words=labels),
+            "owner": Column(np.where(cached[place] == chunk, holder[place], 0), words=names),
+            "arena": Column(np.minimum(blocks.owner, np.uint32(len(heap.arenas))), words=arenas),
+        }
 
 
-def _holders(heap: GlibcHeap) -> Dict[int, str]:
-    """Return whose tcache holds a chunk, by chunk address."""
-    return {
-        chunk: _cache_name(cache) for cache in heap.caches for one in cache.classes for chunk in one.chunks
-    }
+def _holders(heap: GlibcHeap) -> Tuple[U64, U32, Sequence[str]]:
+    """Return the cached chunks by address, a last one that is none, and whose tcache has each: a position in names."""
+    found = {chunk: at for at, cache in enumerate(heap.caches, 1) for one in cache.classes for chunk in one.chunks}
+    order = sorted(chunk for chunk in found if 0 <= chunk <= _HIGHEST)  # damage may have led anywhere
+    cached = np.array([*order, _HIGHEST], np.uint64)
+    holder = np.array([*map(found.__getitem__, order), 0], np.uint32)
+    return cached, holder, ["", *map(_cache_name, heap.caches)]
 
 
 def _cache_name(cache: Cache) -> str:
