@@ -11,11 +11,12 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from itertools import chain, islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
 from gdbext.columns import Batch, batches_of, length_of
 
 _T = TypeVar("_T")
+_Row = TypeVar("_Row")
 
 
 class Kind(Enum):
@@ -208,7 +209,7 @@ class Finding:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Rows:
+class Rows(Generic[_Row]):
     """Rows that are made while they are printed, with their number known beforehand or not.
 
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
@@ -222,10 +223,10 @@ class Rows:
 
     def __init__(
         self,
-        make: Callable[[], Iterable[Any]],
-        row_type: type,
+        make: Callable[[], Iterable[_Row]],
+        row_type: type[_Row],
         total: Optional[int],
-        runs: Callable[[], Optional[Iterable[tuple[Any, int]]]] = lambda: None,
+        runs: Callable[[], Optional[Iterable[tuple[_Row, int]]]] = lambda: None,
         *,
         reads: Optional[int] = None,
     ) -> None:
@@ -242,12 +243,12 @@ class Rows:
     def of_columns(
         cls,
         columns: Callable[[Sequence[str]], Iterable[Batch]],
-        row_type: type,
+        row_type: type[_Row],
         total: Optional[int],
-        runs: Callable[[], Optional[Iterable[tuple[Any, int]]]] = lambda: None,
+        runs: Callable[[], Optional[Iterable[tuple[_Row, int]]]] = lambda: None,
         *,
         reads: Optional[int] = None,
-    ) -> Rows:
+    ) -> Rows[_Row]:
         """Return rows that are made many at a time, for tables that may have millions.
 
         :param columns: given names of fields, returns a fresh iterator of batches that have at least these.
@@ -259,14 +260,14 @@ class Rows:
     @property
     def names(self) -> Sequence[str]:
         """The fields of a row."""
-        return [member.name for member in dataclasses.fields(self.row_type)]
+        return [member.name for member in dataclasses.fields(self.row_type)]  # type: ignore[arg-type]
 
     @property
     def in_columns(self) -> bool:
         """Whether the rows come as columns at no more cost than one by one, and in no smaller steps."""
         return self._columns is not None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[_Row]:
         return self._checked(self._make())
 
     def batches(self, names: Optional[Sequence[str]] = None) -> Iterator[Batch]:
@@ -304,14 +305,16 @@ class Rows:
         return not self.interrupted and made >= most and made != self.total
 
     def _keep_rows(self, most: int) -> int:
-        rows, kept = iter(self._make()), []
+        rows: Iterator[_Row] = iter(self._make())
+        kept: list[_Row] = []
         self._make = lambda: chain(kept, rows)
         for row in islice(rows, most):
             kept.append(row)
         return len(kept)
 
     def _keep_batches(self, columns: Callable[[Sequence[str]], Iterable[Batch]], most: int) -> int:
-        batches, kept, made = iter(columns(self.names)), [], 0
+        batches, made = iter(columns(self.names)), 0
+        kept: list[Batch] = []
         self._columns = lambda names: chain(kept, batches)
         self._make = lambda: rows_of_batches(chain(kept, batches), self.row_type)
         while made < most:
@@ -323,9 +326,9 @@ class Rows:
         return made
 
 
-def rows_of_batches(batches: Iterable[Batch], row_type: type) -> Iterator[Any]:
+def rows_of_batches(batches: Iterable[Batch], row_type: type[_Row]) -> Iterator[_Row]:
     """Iterate over the rows of batches as objects."""
-    names = [member.name for member in dataclasses.fields(row_type)]
+    names = [member.name for member in dataclasses.fields(row_type)]  # type: ignore[arg-type]
     for batch in batches:
         yield from map(row_type, *(batch[name].cells() for name in names))
 
@@ -367,7 +370,7 @@ def exit_status(report: Report) -> Status:
     return Status.CLEAN if report.complete else Status.PARTIAL
 
 
-def rows_of(data: Any) -> Iterator[Rows]:
+def rows_of(data: Any) -> Iterator[Rows[Any]]:
     """Iterate over the rows that a report makes while it is printed."""
     if isinstance(data, Rows):
         yield data

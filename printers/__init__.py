@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Sequence
 import gdb
 
 from gdbext.bridge import dependencies, language
-from gdbext.bridge.dependencies import MissingDependencyError
+from gdbext.errors import MissingDependencyError
 
 NAME = "gdbext"
 

@@ -114,7 +114,7 @@ class Summary:
     classes: Sequence[ClassRow] = table("All blocks", json=False)
     arenas: Sequence[ArenaRow] = table("By arena", equal_but=("address", "threads"))
     by_power: Sequence[PowerRow] = table("By size, in powers of two, most bytes first (--exact: each size)")
-    by_size: Rows = table(None)
+    by_size: Rows[SizeRow] = table(None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ExactSummary(Summary):
     """As :class:`Summary`, the text with exact sizes."""
 
     by_power: Sequence[PowerRow] = table(None)
-    by_size: Rows = table("By size, most bytes first")
+    by_size: Rows[SizeRow] = table("By size, most bytes first")
 
 
 def summary(heaps: Sequence[Heap], exact: bool = False) -> Report:
@@ -196,7 +196,7 @@ def _group_of_state() -> U8:
     return groups
 
 
-def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows]:
+def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows[SizeRow]]:
     parts = [_size_counts(heap, part) for heap in heaps for part in slices(len(heap.blocks), _SIZES_AT_ONCE)]
     sizes = np.unique(np.concatenate([np.empty(0, np.uint64), *(values for values, _ in parts)]))
     counts = np.zeros((len(sizes), len(_GROUPS)), np.int64)

@@ -108,7 +108,7 @@ def mapped_end(target: Target, start: int, end: int) -> int:
     return at
 
 
-def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = Knowledge()) -> Rows:
+def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = Knowledge()) -> Rows[Word]:
     """Return the rows of a dump; they are made while they are printed."""
     row_type = Word if known.member else quiet(Word, ("member",))
     return Rows(lambda: _rows(heaps, target, window, known, row_type), row_type, None)

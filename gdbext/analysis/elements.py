@@ -83,7 +83,7 @@ class ElementReport:
     :param matching: elements that passed the filter; None where there was none.
     """
 
-    elements: Rows = table("Elements")
+    elements: Rows[ElementRow] = table("Elements")
     walked: int = line("walked", Kind.COUNT)
     matching: Optional[int] = line("matching", Kind.COUNT)
 
@@ -99,7 +99,7 @@ class PlainReport(ElementReport):
 class OutputReport:
     """What ``walklist --each`` answers."""
 
-    elements: Rows = table("Outputs")
+    elements: Rows[OutputRow] = table("Outputs")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class AddressRow:
 class AddressReport:
     """What ``walklist -a`` answers."""
 
-    elements: Rows = table("Elements")
+    elements: Rows[AddressRow] = table("Elements")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from gdbext.analysis.blocktypes.model import BlockTypes
 from gdbext.analysis.leakdoubts import Doubt, doubts_text, find_doubts
 from gdbext.analysis.leakgroups import LEAK_ROOT, LeakGroups, group_leaks
-from gdbext.analysis.leaktables import Tables
+from gdbext.analysis.leaktables import LeakedRow, LeakRootRow, MaybeRow, OffsetRow, SizeRow, Tables, TypeRow
 from gdbext.analysis.reach.answer import report_on_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ROOT_KINDS
@@ -105,33 +105,33 @@ class Leaks:
     states: Sequence[StateRow] = table("Blocks in use", json=False)
     roots: Sequence[RootRow] = table("Roots")
     headers: Sequence[HeaderRow] = table("Headers of the program's own: pointers behind them are start pointers")
-    by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
-    leak_roots: Rows = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
-    by_size: Rows = table("Leaked by size, most bytes first")
-    leaked: Optional[Rows] = table(None)
-    possibly_leaked: Optional[Rows] = table(None)
-    reached_by_offset: Optional[Rows] = table(None)
+    by_type: Optional[Rows[TypeRow]] = table("Leaked by type, those whose leak roots keep most first")
+    leak_roots: Rows[LeakRootRow] = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
+    by_size: Rows[SizeRow] = table("Leaked by size, most bytes first")
+    leaked: Optional[Rows[LeakedRow]] = table(None)
+    possibly_leaked: Optional[Rows[MaybeRow]] = table(None)
+    reached_by_offset: Optional[Rows[OffsetRow]] = table(None)
 
 
 @dataclass(frozen=True)
 class ListedLeaks(Leaks):
     """As :class:`Leaks`, with every leaked block in the text."""
 
-    leaked: Optional[Rows] = table("Leaked blocks")
+    leaked: Optional[Rows[LeakedRow]] = table("Leaked blocks")
 
 
 @dataclass(frozen=True)
 class MaybeLeaks(Leaks):
     """As :class:`Leaks`, with every possibly leaked block in the text."""
 
-    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
+    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
 class FullLeaks(ListedLeaks):
     """As :class:`Leaks`, with both lists in the text."""
 
-    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
+    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
 
 
 @dataclass(frozen=True)
@@ -141,16 +141,16 @@ class NoLeaks(Leaks):
     states: Sequence[StateRow] = table(None, json=False)
     roots: Sequence[RootRow] = table(None)
     headers: Sequence[HeaderRow] = table(None)
-    by_type: Optional[Rows] = table(None)
-    leak_roots: Rows = table(None)
-    by_size: Rows = table(None)
+    by_type: Optional[Rows[TypeRow]] = table(None)
+    leak_roots: Rows[LeakRootRow] = table(None)
+    by_size: Rows[SizeRow] = table(None)
 
 
 @dataclass(frozen=True)
 class NoLeaksMaybe(NoLeaks):
     """As :class:`NoLeaks`, with every possibly leaked block in the text."""
 
-    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
+    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
 
 
 _PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}

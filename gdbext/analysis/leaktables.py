@@ -117,22 +117,22 @@ class Tables:
     groups: LeakGroups
     types: Optional[BlockTypes]
 
-    def leak_roots(self, most: Optional[int] = None) -> Rows:
+    def leak_roots(self, most: Optional[int] = None) -> Rows[LeakRootRow]:
         """Return the leak roots, those that keep most bytes first; None: all of them."""
         order = self.groups.by_kept[:most]
         runs = self._leak_root_runs
         return Rows.of_columns(lambda _: self._leak_roots(order), LeakRootRow, len(order), runs, reads=_HINTS)
 
-    def leaked(self) -> Rows:
+    def leaked(self) -> Rows[LeakedRow]:
         """Return every leaked block, in address order."""
         return Rows.of_columns(self._leaked, LeakedRow, len(self.groups), reads=0)
 
-    def possibly_leaked(self) -> Rows:
+    def possibly_leaked(self) -> Rows[MaybeRow]:
         """Return every possibly leaked block, in address order."""
         rows = np.flatnonzero(self.reach.states == MAYBE_REACHED)
         return Rows.of_columns(lambda _: self._possibly_leaked(rows), MaybeRow, len(rows), reads=_HINTS)
 
-    def reached_by_offset(self) -> Rows:
+    def reached_by_offset(self) -> Rows[OffsetRow]:
         """Return every block that is reached by an offset alone, in address order."""
         rows = np.flatnonzero(self.reach.header_offsets)
         return Rows.of_columns(lambda _: self._by_offset(rows), OffsetRow, len(rows), reads=0)
@@ -149,12 +149,12 @@ class Tables:
             return None
         return int(groups.rows[groups.leader[place]])
 
-    def by_size(self) -> Rows:
+    def by_size(self) -> Rows[SizeRow]:
         """Return the sizes of leaked blocks, most bytes first."""
         rows = sorted(self._size_rows(), key=lambda row: (-row.bytes, row.size))
         return Rows(lambda: rows, SizeRow, len(rows), reads=0)
 
-    def by_type(self) -> Optional[Rows]:
+    def by_type(self) -> Optional[Rows[TypeRow]]:
         """Return the types of leaked blocks, those whose leak roots keep most first; None where types are not known."""
         if self.types is None:
             return None

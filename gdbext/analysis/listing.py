@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Counted:
 class Listing(Counted):
     """What ``blocks list`` answers, in address order within each heap where no other is asked for."""
 
-    blocks: Rows = table("Blocks")
+    blocks: Rows[Any] = table("Blocks")
 
 
 def read_query(text: str) -> Node:
@@ -148,7 +148,7 @@ def listing(
     if manner.count:
         return report_on_live(heaps, Counted(number, size), live)
     columns = partial(_sorted, parts, masks, manner.sort) if manner.sort else partial(_in_order, parts, masks)
-    rows = Rows.of_columns(columns, _row_type(manner, live), number, reads=0)
+    rows: Rows[Any] = Rows.of_columns(columns, _row_type(manner, live), number, reads=0)
     return report_on_live(heaps, Listing(number, size, rows), live)
 
 

@@ -87,8 +87,8 @@ class Paths:
     from_root: bool = column(None, Kind.FLAG)
     kept_by: str = line("kept by")
     chains: int = column(None, Kind.COUNT)
-    steps: Rows = table(None)
-    shown: Rows = table("Pointers", json=False)
+    steps: Rows[Step] = table(None)
+    shown: Rows[Step] = table("Pointers", json=False)
 
 
 @dataclass(frozen=True)

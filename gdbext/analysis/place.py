@@ -11,7 +11,7 @@ import numpy as np
 from gdbext.analysis.blocks import report_on
 from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES, DEBUG_INFO, VTABLE
 from gdbext.analysis.contents import contents_hint, pointer_namer
-from gdbext.analysis.dump import USUAL, Knowledge, Window, block_window, dump
+from gdbext.analysis.dump import USUAL, Knowledge, Window, Word, block_window, dump
 from gdbext.analysis.livefacts import Live, report_on_live
 from gdbext.analysis.quiet import quiet
 from gdbext.analysis.reach.members import member_text
@@ -59,7 +59,7 @@ class Place:
 class DumpedPlace(Place):
     """As :class:`Place`, with the words there."""
 
-    dump: Rows = table("Words")
+    dump: Rows[Word] = table("Words")
 
 
 @dataclass(frozen=True)

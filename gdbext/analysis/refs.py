@@ -72,9 +72,9 @@ class References:
     pointers: int = line("pointers to its beginning", Kind.COUNT)
     interior: int = line("pointers into it", Kind.COUNT)
     stale: int = line("in memory that is not in use", Kind.COUNT)
-    references: Rows = table(None)
-    shown: Rows = table("Pointers", json=False)
-    stale_references: Rows = table("In memory that is not in use: these keep nothing alive")
+    references: Rows[Reference] = table(None)
+    shown: Rows[Reference] = table("Pointers", json=False)
+    stale_references: Rows[Reference] = table("In memory that is not in use: these keep nothing alive")
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _data(
     address: int,
     wanted: Wanted,
     counts: "_Counts",
-    tables: Tuple[Rows, Rows, Rows],
+    tables: Tuple[Rows[Reference], Rows[Reference], Rows[Reference]],
 ) -> References:
     row, known = wanted.row, wanted.state is not None
     return References(

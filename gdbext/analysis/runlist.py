@@ -27,7 +27,7 @@ class RunRow:
     after_size: Optional[int] = column("its size", Kind.BYTES)
 
 
-def largest_runs(heap: Heap, page_size: int) -> Rows:
+def largest_runs(heap: Heap, page_size: int) -> Rows[RunRow]:
     """Return the pinned runs of a heap that hold at least one whole page, largest first."""
     runs, _ = find_runs(heap, page_size)
     chosen = runs.select(runs.pinned & (runs.pages > 0))

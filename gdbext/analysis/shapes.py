@@ -83,7 +83,7 @@ class Guessed:
     kind: str = line(None)
     reasons: Sequence[str] = line(None, Kind.OBJECT)
     text: str = line(None)
-    lines: Rows = table("File", json=False)
+    lines: Rows[TextRow] = table("File", json=False)
 
 
 @dataclass(frozen=True)

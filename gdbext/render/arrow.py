@@ -34,7 +34,7 @@ def to_arrow(report: Report, table: Optional[str] = None) -> pyarrow.Table:
     return rows_to_arrow(tables[table])
 
 
-def rows_to_arrow(rows: Union[Rows, Sequence[Any]]) -> pyarrow.Table:
+def rows_to_arrow(rows: Union[Rows[Any], Sequence[Any]]) -> pyarrow.Table:
     """Return rows as an Arrow table; a sequence must not be empty, since its first row says what the columns are.
 
     :raises MissingDependencyError: pyarrow is not installed.

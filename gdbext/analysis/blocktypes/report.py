@@ -69,7 +69,7 @@ class TypeListing:
 
     matching_blocks: int = line("blocks", Kind.COUNT)
     matching_bytes: int = line("bytes", Kind.BYTES)
-    blocks: Rows = table("Blocks")
+    blocks: Rows[TypedBlock] = table("Blocks")
 
 
 _BY_CONTENTS = ("similarity", "text", "zeros", "pointers")

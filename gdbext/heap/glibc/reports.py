@@ -212,7 +212,7 @@ class ChunksReport:
 
     matching: int = line("chunks", Kind.COUNT)
     bytes: int = line("chunk bytes", Kind.BYTES)
-    chunks: Rows = table("Chunks")
+    chunks: Rows[ChunkRow] = table("Chunks")
 
 
 def chunks(heap: GlibcHeap, wanted: ChunkFilter) -> Report:

@@ -8,7 +8,7 @@ top all but ``MINSIZE`` is. Tops of thread arenas and thread caches stay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class TrimReport:
     trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
     arenas: Tuple[TrimRow, ...] = table("What malloc_trim(0) would return")
     pins: Tuple[Pin, ...] = table("What pins each heap's top")
-    runs: Rows = table("Free runs under live blocks, largest first")
+    runs: Rows[Any] = table("Free runs under live blocks, largest first")
 
 
 def usable_top(heap: GlibcHeap, size: int) -> int:

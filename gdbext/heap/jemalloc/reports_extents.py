@@ -62,7 +62,7 @@ class ExtentsReport:
     matching: int = line("extents", Kind.COUNT)
     bytes: int = line("bytes", Kind.BYTES)
     states: Sequence[StateRow] = table("By state")
-    extents: Rows = table("Extents")
+    extents: Rows[ExtentRow] = table("Extents")
 
 
 def states_named(text: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class LargeReport:
     extent_bytes: int = line("bytes of their extents", Kind.BYTES)
     tcache_blocks: Optional[int] = line("in thread caches", Kind.COUNT)
     classes: Sequence[LargeRow] = table("Classes")
-    largest: Rows = table("Blocks, the largest first")
+    largest: Rows[LargeBlockRow] = table("Blocks, the largest first")
 
 
 @dataclass(frozen=True, eq=False)
