@@ -186,15 +186,22 @@ class Confidence(Enum):
 class Finding:
     """A cause that has been recognised.
 
-    :param kind: one of the finding kinds of ``docs/json.md``.
-    :param bytes: memory it costs, or None where that is not its measure.
-    :param waiters: threads it holds up, or None.
+    :param kind: one of the [kinds of findings](#kinds-of-findings).
+    :type kind: word
+    :param severity: ``critical``, ``warning``, ``info``.
+    :type severity: word
+    :param confidence: ``high``, ``medium``, ``low``.
+    :type confidence: word
     :param summary: one sentence with the numbers.
-    :param evidence: lines that let a reader check it.
+    :param bytes: memory that it costs; None where bytes are not its measure.
+    :type bytes: bytes
+    :param waiters: threads that it holds up; None where threads are not its measure.
+    :param evidence: lines by which a reader can check it.
     :param remedy: what to do, naming the tunable.
-    :param threads: that cause it; none where they are gone, None where threads are not its measure or not known.
-    :param details: the evidence for programs, by kind as ``docs/json.md`` lists it; in JSON alone, so addresses are
-        texts ("0x…") here.
+    :param threads: threads that cause it; empty where they are gone, None where threads are not its cause or not known.
+    :param details: the evidence as fields, by kind: see [Details of findings](#details-of-findings). It is for programs
+        alone, so addresses are texts ("0x…").
+    :type details: details
     """
 
     kind: str

@@ -33,10 +33,12 @@ _MANGLING = 12  # glibc's PROTECT_PTR (malloc/malloc.c): the link's own address,
 class Word:
     """One word, or several equal ones that follow each other.
 
-    :param offset: of the first from where the dump's offsets count.
-    :param value: None where it cannot be read.
-    :param block: that it points at or into.
-    :param member: that begins or goes on there; "" where that is not known.
+    :param offset: bytes from the block's beginning; outside of blocks from the word of the address.
+    :param words: equal words from there on that this row represents.
+    :param value: the word; None: it cannot be read.
+    :param block: the block that it points at or into.
+    :param member: the member that lies there; empty: not known.
+    :param what: what it looks like: a pointer to what, text, a number; empty: nothing known.
     """
 
     at: str = column("offset", json=False)

@@ -58,7 +58,14 @@ class Element:
 
 @dataclass(frozen=True)
 class ElementRow:
-    """One element; each field has a column of its own besides."""
+    """One element; each field has a column of its own besides.
+
+    :param index: place among all elements that were walked (not with ``-a``).
+    :param table: as ``index`` of ``tables``.
+    :param address: of the element, not of the node in it.
+    :param fields: with ``--where`` alone: ``element``, as gdb's printers show it.
+    :type fields: named texts
+    """
 
     index: int = column("index", Kind.NUMBER)
     table: int = column(None, Kind.COUNT)
@@ -68,7 +75,10 @@ class ElementRow:
 
 @dataclass(frozen=True)
 class OutputRow:
-    """What a command wrote for one element."""
+    """What a command wrote for one element.
+
+    :param output: with ``--each``: what the command wrote.
+    """
 
     index: int = column(None, Kind.COUNT)
     table: int = column(None, Kind.COUNT)
@@ -80,7 +90,8 @@ class OutputRow:
 class ElementReport:
     """What ``listprint`` and ``walklist --where`` answer.
 
-    :param matching: elements that passed the filter; None where there was none.
+    :param walked: with ``--where`` alone: elements that were walked.
+    :param matching: with ``--where`` alone: those for which it holds; None without a filter.
     """
 
     elements: Rows[ElementRow] = table("Elements")

@@ -27,9 +27,24 @@ LEAK_ROOTS = 1000  # that are listed without --list
 class Totals:
     """All blocks in use; reached, possibly leaked and leaked ones add up to them, leak roots and indirect to leaked.
 
-    :param indirect_blocks: kept by leaked blocks; those in a leak root's cycle too, but for the one that stands for it.
+    :param blocks: blocks in use; tcached and free ones are none.
+    :param bytes: usable bytes of them, as everywhere here.
+    :param reached_blocks: start pointers lead there from a root.
+    :param reached_bytes: of these.
+    :param possibly_leaked_blocks: every path from a root needs an interior pointer.
+    :param possibly_leaked_bytes: of these.
+    :param leaked_blocks: unreachable.
+    :param leaked_bytes: of these.
+    :param leak_root_blocks: leaked blocks that no other leaked block points at; of a cycle that nothing else leaked
+        points at, the lowest.
+    :param leak_root_bytes: of these.
+    :param indirect_blocks: all other leaked blocks.
+    :param indirect_bytes: of these.
     :param shared_blocks: of the indirect ones, those that several leak roots lead to.
-    :param reached_by_offset_blocks: of the reached ones, those that start pointers lead to behind a header alone.
+    :param shared_bytes: of these.
+    :param reached_by_offset_blocks: of the reached ones, those that start pointers behind a header lead to, and would
+        be possibly leaked without.
+    :param reached_by_offset_bytes: of these.
     """
 
     blocks: int = line("blocks in use", Kind.COUNT)
@@ -64,9 +79,13 @@ class StateRow:
 class RootRow:
     """The roots of one kind.
 
+    :param kind: ``register``, ``stack``, ``tls``, ``global`` (writable data of modules), ``file`` (other mapped files),
+        ``anonymous`` (other memory); kinds of which there are none are left out.
+    :type kind: word
     :param ranges: stretches of memory.
+    :param bytes: of them.
     :param words: registers, and words that the ABI says to be pointers.
-    :param pointers: of them all, those that point into blocks in use.
+    :param pointers: of all words, those that point into blocks in use.
     """
 
     kind: str = column("roots")
@@ -80,10 +99,14 @@ class RootRow:
 class HeaderRow:
     """A header before what the program's own allocator hands out; see :class:`gdbext.analysis.reach.headers.Header`.
 
-    :param offset: bytes; None where it is one of ``part`` parts of the block.
-    :param blocks: with a pointer at this offset, among ``of``.
-    :param chance: the share that would have one by chance.
-    :param reached_blocks: reached by this offset alone.
+    :param offset: bytes into blocks at which pointers are start pointers, since so many lead there:
+        [leaks.md](leaks.md#headers-of-the-programs-own); None where it grows with the blocks.
+    :param part: 5: a fifth of the block; None where the offset is constant.
+    :param blocks: that have a pointer there, among ``of``.
+    :param of: possibly leaked blocks that interior pointers lead to, without those that the offsets before explain.
+    :param share: ``blocks`` of ``of``.
+    :param chance: that would have one by chance.
+    :param reached_blocks: reached by this offset.
     """
 
     offset: Optional[int] = column("bytes of header", Kind.COUNT)

@@ -29,10 +29,14 @@ _EQUAL = 3  # equal leak roots that are worth one line
 class LeakRootRow:
     """One leak root.
 
-    :param cycle: blocks of the cycle that it stands for; 0 for none.
-    :param kept_blocks: itself and those that only it leads to.
-    :param type: None where types were not looked for.
-    :param contents: what its first bytes look like; None far down in a long list.
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param kept_blocks: itself, and blocks that it alone leads to.
+    :param kept_bytes: the order of the list.
+    :param cycle: blocks of the cycle that it represents; 0: it is in none.
+    :param type: None: types could not be looked for.
+    :param contents: what its first bytes look like: a hint; None beyond the first 1000 rows.
     """
 
     address: int = column("leak root", Kind.ADDRESS)
@@ -46,7 +50,14 @@ class LeakRootRow:
 
 @dataclass(frozen=True)
 class SizeRow:
-    """The leaked blocks of one usable size."""
+    """The leaked blocks of one usable size.
+
+    :param size: usable bytes of each.
+    :type size: bytes
+    :param blocks: leaked blocks of that size.
+    :param bytes: the order of the list.
+    :param leak_roots: of them leak roots.
+    """
 
     size: int = column("size", Kind.COUNT)
     blocks: int = column("leaked blocks", Kind.COUNT)
@@ -58,7 +69,14 @@ class SizeRow:
 class TypeRow:
     """The leaked blocks of one type.
 
-    :param kept_bytes: by its leak roots.
+    :param type: what the blocks are, as in ``blocks types``.
+    :param recognised_by: ``vtable``, ``debug info``, ``container``, ``shape``, ``python``, ``similarity``, ``text``,
+        ``zeros``, ``pointers``, ``unknown``.
+    :type recognised_by: word
+    :param blocks: leaked blocks of the type.
+    :param bytes: usable bytes of them.
+    :param leak_roots: of them leak roots.
+    :param kept_bytes: what these leak roots keep; the order of the list.
     """
 
     type: str = column("type")
@@ -73,8 +91,16 @@ class TypeRow:
 class LeakedRow:
     """One leaked block.
 
-    :param leak_root: the one that alone leads to it, itself for a leak root; None where several do.
+    :param address: in the order of addresses.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: ``leak root``, ``indirect``, ``cycle`` (in the cycle of a leak root, which is its lowest block).
+    :type state: word
+    :param leak_root: the one that alone leads to it, itself for a leak root; None: several do.
     :param kept_by: the same for people.
+    :param type: as above.
+    :param confidence: of the type: ``low``, ``medium``, ``high``; None where it is unknown.
+    :type confidence: word
     """
 
     address: int = column("address", Kind.ADDRESS)
@@ -88,7 +114,14 @@ class LeakedRow:
 
 @dataclass(frozen=True)
 class MaybeRow:
-    """One block to which every path needs an interior pointer."""
+    """One block to which every path needs an interior pointer.
+
+    :param address: in the order of addresses.
+    :param size: usable bytes.
+    :type size: bytes
+    :param type: as above.
+    :param contents: as above.
+    """
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
@@ -98,7 +131,14 @@ class MaybeRow:
 
 @dataclass(frozen=True)
 class OffsetRow:
-    """One block that start pointers lead to behind a header alone."""
+    """One block that start pointers lead to behind a header alone.
+
+    :param address: reached where an offset of ``headers`` counts, possibly leaked otherwise; in the order of addresses.
+    :param size: usable bytes.
+    :type size: bytes
+    :param reached_by_offset: bytes of the header.
+    :param type: as above.
+    """
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)

@@ -68,7 +68,11 @@ class Manner:
 
 @dataclass(frozen=True)
 class Counted:
-    """What ``blocks list --count`` answers."""
+    """What ``blocks list --count`` answers.
+
+    :param matching_blocks: blocks that pass the filter, whatever ``--limit`` says.
+    :param matching_bytes: usable bytes of them.
+    """
 
     matching_blocks: int = line("blocks", Kind.COUNT)
     matching_bytes: int = line("bytes", Kind.BYTES)

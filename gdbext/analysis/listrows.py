@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from functools import lru_cache
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.blocktypes.model import CONFIDENCE_NAMES
 from gdbext.analysis.querycolumns import HeapColumns
@@ -12,15 +12,46 @@ from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.columns import Batch, Column, constant
 from gdbext.heap.model import State
 from gdbext.memory.intervals import I64
-from gdbext.report import Kind, column
+from gdbext.report import Kind, Show, ThreadRef, column
 
 
-class Cells(NamedTuple):
-    """How one column is made of some blocks, at positions in one heap."""
+@dataclass(frozen=True)
+class BlockRow:
+    """One block, with all columns that can be asked for; rows have some of them.
 
-    kind: Kind
-    make: Callable[[HeapColumns, I64], Column]
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``; None: the block is not in use.
+    :type reach: word
+    :param reached_by_offset: bytes of the header behind which pointers lead to it, without which it would be possibly
+        leaked; None: no.
+    :param refs: other blocks in use, and words in roots, that point at or into it; None as ``reach``.
+    :param type: what the block is, as in ``blocks types``; None as ``reach``.
+    :param confidence: of the type: ``high``, ``medium``, ``low``; None as ``reach``, and of an unknown type.
+    :type confidence: word
+    :param arena: None: it belongs to none.
+    :param thread: attached to its arena; None when that could not be found out.
+    :param allocator: as in ``blocks summary``.
+    """
 
+    address: int = column("address", Kind.ADDRESS)
+    size: int = column("size", Kind.COUNT)
+    state: str = column("state")
+    reach: Optional[str] = column("reach")
+    reached_by_offset: Optional[int] = column("reached_by_offset", Kind.COUNT)
+    refs: Optional[int] = column("refs", Kind.COUNT)
+    type: Optional[str] = column("type")
+    confidence: Optional[str] = column("confidence")
+    arena: Optional[int] = column("arena", Kind.ADDRESS)
+    thread: Optional[Tuple[ThreadRef, ...]] = column("thread", Kind.THREADS)
+    allocator: str = column("allocator")
+
+
+Maker = Callable[[HeapColumns, I64], Column]  # of some blocks, at positions in one heap
 
 _STATES = [state.label for state in State]
 _REACH = [STATE_NAMES[state] for state in sorted(STATE_NAMES)]
@@ -53,18 +84,18 @@ def _arenas(part: HeapColumns, at: I64) -> Column:
     return Column(part.owner[at], words=[*(arena.address for arena in part.heap.arenas), None])
 
 
-COLUMNS: Mapping[str, Cells] = {
-    "address": Cells(Kind.ADDRESS, lambda part, at: Column(part.heap.blocks.address[at])),
-    "size": Cells(Kind.COUNT, lambda part, at: Column(part.heap.blocks.size[at])),
-    "state": Cells(Kind.TEXT, lambda part, at: Column(part.heap.blocks.state[at], words=_STATES)),
-    "reach": Cells(Kind.TEXT, lambda part, at: _by_row(part, at, part.live and part.live.reach.states, _REACH)),
-    "reached_by_offset": Cells(Kind.COUNT, _offsets),
-    "refs": Cells(Kind.COUNT, lambda part, at: _by_row(part, at, part.live and part.live.refs)),
-    "type": Cells(Kind.TEXT, _types),
-    "confidence": Cells(Kind.TEXT, _confidence),
-    "arena": Cells(Kind.ADDRESS, _arenas),
-    "thread": Cells(Kind.THREADS, lambda part, at: Column(part.owner[at], words=part.threads)),
-    "allocator": Cells(Kind.TEXT, lambda part, at: constant(part.heap.allocator, len(at))),
+COLUMNS: Mapping[str, Maker] = {
+    "address": lambda part, at: Column(part.heap.blocks.address[at]),
+    "size": lambda part, at: Column(part.heap.blocks.size[at]),
+    "state": lambda part, at: Column(part.heap.blocks.state[at], words=_STATES),
+    "reach": lambda part, at: _by_row(part, at, part.live and part.live.reach.states, _REACH),
+    "reached_by_offset": _offsets,
+    "refs": lambda part, at: _by_row(part, at, part.live and part.live.refs),
+    "type": _types,
+    "confidence": _confidence,
+    "arena": _arenas,
+    "thread": lambda part, at: Column(part.owner[at], words=part.threads),
+    "allocator": lambda part, at: constant(part.heap.allocator, len(at)),
 }
 
 
@@ -74,9 +105,11 @@ def type_of_rows(shown: Tuple[str, ...], beside: Tuple[str, ...] = ()) -> type:
 
     :param beside: columns that the text leaves out.
     """
-    declared: List[Any] = [
-        (name, Optional[Any], column(None if name in beside else name, COLUMNS[name].kind)) for name in shown
-    ]
+    known = {each.name: each for each in fields(BlockRow)}
+    declared: List[Any] = []
+    for name in shown:
+        show: Show = known[name].metadata["show"]
+        declared.append((name, known[name].type, column(None if name in beside else name, show.kind)))
     return make_dataclass("BlockRow", declared, frozen=True)
 
 
@@ -85,4 +118,4 @@ def columns_of(part: HeapColumns, at: I64, names: Sequence[str]) -> Batch:
 
     :param at: their positions.
     """
-    return {name: COLUMNS[name].make(part, at) for name in names}
+    return {name: COLUMNS[name](part, at) for name in names}

@@ -32,7 +32,18 @@ _FEW = 5  # pointers that are named
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A block around the one that was found."""
+    """A block around the one that was found.
+
+    :param place: ``before``, ``this``, ``after``.
+    :type place: word
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: as above: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``,
+        ``top``, ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param contents: as ``contents``.
+    """
 
     place: str = column("place")
     address: int = column("address", Kind.ADDRESS)
@@ -45,8 +56,11 @@ class Neighbour:
 class Place:
     """An address in no block: which mapping it is in.
 
-    :param place: what it is in the allocator's own terms, else file or kind of memory, permissions, bounds.
-    :param details: the first of these alone; None where the allocator says no more.
+    :param address: the one that was asked for.
+    :param block: user pointer of the block that holds it; None: no block does.
+    :param place: the same in words; outside of blocks what ``details`` says, or which mapping it is in.
+    :param details: what is there in the allocator's own terms: slab and region, large block, unused extent, metadata;
+        None: it has no more to say (glibc).
     """
 
     address: int = column(None, Kind.ADDRESS)
@@ -66,7 +80,9 @@ class DumpedPlace(Place):
 class Pointer:
     """A word that points at the block.
 
-    :param into: bytes behind its beginning; None where that cannot be read any more.
+    :param address: of the word, of the first five; None: a register.
+    :param into: bytes behind the block's beginning that it points to; None: it cannot be read any more.
+    :param place: where the word is, as in ``blocks refs``.
     """
 
     address: Optional[int] = column(None, Kind.ADDRESS)
@@ -79,12 +95,25 @@ class Pointer:
 class Found(Place):
     """The block that holds an address. What is only known of live blocks is None elsewhere, or where nobody asked.
 
-    :param block: its user pointer.
-    :param offset: bytes from the user pointer to the address.
-    :param contents: hint at the first bytes.
-    :param reached_by_offset: bytes of the header behind which alone start pointers lead to it.
-    :param pointers: words in use or in roots that are start pointers to it.
-    :param interior: those that point further back.
+    :param size: usable bytes of the block.
+    :type size: bytes
+    :param offset: from the user pointer to the address.
+    :type offset: bytes
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``; None: not in use, or reachability was not worked out
+        (``--reach``).
+    :type reach: word
+    :param reached_by_offset: bytes of the header behind which alone start pointers lead to it; None: no.
+    :param type: what the block is, as in ``blocks types``; None as ``reach``.
+    :param confidence: of the type: ``high``, ``medium``, ``low``; None as ``reach``, and of an unknown type.
+    :type confidence: word
+    :param pointers: words of blocks in use and of roots that are start pointers to it; None: not worked out.
+    :param interior: words that are interior pointers.
+    :param arena: None: it belongs to none.
+    :param allocator: as in ``blocks summary``.
+    :param contents: what its first bytes look like: a hint.
     :param references: the first of them.
     """
 

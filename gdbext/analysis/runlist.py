@@ -16,7 +16,16 @@ from gdbext.report import Kind, Rows, column
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run of free bytes between live blocks."""
+    """A run of free bytes between live blocks.
+
+    :param address: user pointer of the first block of a run of free bytes below something live; largest run first.
+    :param size: usable bytes of its blocks.
+    :param pages: of the whole pages inside.
+    :param before: the live block that directly precedes; None when it is something else.
+    :param before_size: usable bytes of it.
+    :param after: the live block that directly follows and pins it; None when it is something else.
+    :param after_size: usable bytes of it.
+    """
 
     address: int = column("free run", Kind.ADDRESS)
     size: int = column("bytes", Kind.BYTES)

@@ -28,7 +28,22 @@ _CONFIDENCE = [name or None for name in CONFIDENCE_NAMES]
 
 @dataclass(frozen=True)
 class TypeRow:
-    """Blocks of one type that are known with one confidence; ``sample`` is the address of the first."""
+    """Blocks of one type that are known with one confidence; ``sample`` is the address of the first.
+
+    :param name: as the program's language writes it, ``X[]`` for several one after the other, ``… node``, ``… buffer``,
+        ``… buckets`` for parts of containers; ``like X`` of leaked blocks that only look like those of type X
+        (``similarity``); ``C string``, ``UTF-16 text``, ``zeros``, ``pointers``, ``unknown``. With ``--by-size`` a name
+        for each size class of unknown blocks.
+    :param blocks: in use, of this type and confidence.
+    :param bytes: usable bytes.
+    :param share: of ``total_bytes``.
+    :param recognised_by: ``vtable``, ``python``, ``container``, ``debug info``, ``similarity``, ``text``, ``zeros``,
+        ``pointers``, ``unknown``.
+    :type recognised_by: word
+    :param confidence: ``high``, ``medium``, ``low``; None: nothing is known.
+    :type confidence: word
+    :param sample: user pointer of the first.
+    """
 
     name: str = column("type")
     blocks: int = column("blocks", Kind.COUNT)
@@ -41,7 +56,15 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class TypeSummary:
-    """What ``blocks types`` answers; the types with most bytes first."""
+    """What ``blocks types`` answers; the types with most bytes first.
+
+    :param total_blocks: blocks in use, as ``blocks leaks`` counts them.
+    :param total_bytes: usable bytes of them.
+    :param known_bytes: of blocks known by a virtual table, Python's type objects, containers or debug info, of any
+        confidence.
+    :param contents_bytes: of blocks known by their own words alone: similarity, text, zeros, pointers.
+    :param unknown_bytes: of all others.
+    """
 
     total_blocks: int = line("blocks in use", Kind.COUNT)
     total_bytes: int = line("bytes", Kind.BYTES)
@@ -53,7 +76,20 @@ class TypeSummary:
 
 @dataclass(frozen=True)
 class TypedBlock:
-    """One block of a type."""
+    """One block of a type.
+
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``.
+    :type reach: word
+    :param confidence: ``high``, ``medium``, ``low``; None: nothing is known.
+    :type confidence: word
+    :param recognised_by: ``vtable``, ``python``, ``container``, ``debug info``, ``text``, ``zeros``, ``pointers``,
+        ``unknown``.
+    :type recognised_by: word
+    :param name: as ``types[].name``.
+    """
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
@@ -65,7 +101,11 @@ class TypedBlock:
 
 @dataclass(frozen=True)
 class TypeListing:
-    """What ``blocks types --list`` answers, in address order."""
+    """What ``blocks types --list`` answers, in address order.
+
+    :param matching_blocks: blocks of the types so named, whatever ``--limit`` says.
+    :param matching_bytes: usable bytes of them.
+    """
 
     matching_blocks: int = line("blocks", Kind.COUNT)
     matching_bytes: int = line("bytes", Kind.BYTES)

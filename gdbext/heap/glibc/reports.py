@@ -27,6 +27,29 @@ class ArenaRow:
     """One arena. Bytes of blocks are usable bytes; those that end in ``chunk_bytes`` count headers too.
 
     ``walked_bytes`` = ``chunk_bytes`` + ``top_chunk_bytes`` + ``overhead_bytes`` + ``foreign_bytes``.
+
+    :param address: of the ``malloc_state``.
+    :param kind: ``main``, ``thread``.
+    :type kind: word
+    :param system_mem: what the arena itself says it took from the system.
+    :param walked_bytes: what was met, piece by piece: ``chunk_bytes`` + ``top_chunk_bytes`` + ``overhead_bytes`` +
+        ``foreign_bytes``.
+    :param in_use_bytes: usable bytes of blocks in use; tcached and mmapped ones are not among them.
+    :param in_use_blocks: blocks of these bytes.
+    :param tcache_bytes: usable bytes of this arena's blocks in any thread's cache.
+    :param bins_bytes: usable bytes of free blocks: bins, fastbins, and those on no list.
+    :param top_bytes: usable bytes of the top chunk.
+    :param trimmable_bytes: what ``malloc_trim(0)`` would return of this arena.
+    :param in_use_share: ``in_use_bytes`` of ``system_mem``; None when that is 0.
+    :param heaps: heaps of a thread arena; of the main arena, stretches of memory.
+    :param attached: ``attached_threads`` as the arena counts; 0 in a thread arena: stranded.
+    :param in_flux: its mutex was held: figures may be half-way.
+    :param threads: threads whose ``thread_arena`` it is; None when that could not be found out.
+    :param chunk_bytes: chunks but top and fenceposts, headers included.
+    :param top_chunk_bytes: top, header included.
+    :param overhead_bytes: heap_info, malloc_state, alignment, fenceposts.
+    :param foreign_bytes: gaps that somebody else's ``sbrk`` left, which ``system_mem`` counts.
+    :param skipped_bytes: damaged or absent stretches; not in ``walked_bytes``.
     """
 
     address: int = column("arena", Kind.ADDRESS)
@@ -54,7 +77,13 @@ class ArenaRow:
 
 @dataclass(frozen=True)
 class MmappedTotals:
-    """Mmapped chunks found, and what ``mp_`` counts; bytes of whole mappings."""
+    """Mmapped chunks found, and what ``mp_`` counts; bytes of whole mappings.
+
+    :param blocks: chunks with a mapping of their own that were found.
+    :param bytes: of their mappings.
+    :param expected_blocks: ``mp_.n_mmaps``; None when ``mp_`` was not found.
+    :param expected_bytes: ``mp_.mmapped_mem``; None as above.
+    """
 
     blocks: int = column("blocks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -64,7 +93,17 @@ class MmappedTotals:
 
 @dataclass(frozen=True)
 class ArenasReport:
-    """``glibc arenas``, with exact sums over all of them."""
+    """``glibc arenas``, with exact sums over all of them.
+
+    :param arena_count: rows of ``arenas``.
+    :param system_mem: sum over all arenas, as are the six below.
+    :param in_use_bytes: as ``in_use_bytes`` of ``arenas``.
+    :param in_use_blocks: as there.
+    :param tcache_bytes: as there.
+    :param bins_bytes: as there.
+    :param top_bytes: as there.
+    :param trimmable_bytes: as there.
+    """
 
     arena_count: int = line("arenas", Kind.COUNT)
     system_mem: int = line("system", Kind.BYTES)
@@ -139,7 +178,20 @@ def _mmapped_totals(heap: GlibcHeap) -> MmappedTotals:
 
 @dataclass(frozen=True)
 class HeapRow:
-    """One stretch that an arena took from the system: a heap, brk, or a mapping in its place."""
+    """One stretch that an arena took from the system: a heap, brk, or a mapping in its place.
+
+    :param arena: of the arena that it belongs to, its ``malloc_state``.
+    :param address: where the stretch starts.
+    :param end: first address behind it.
+    :param kind: ``brk`` and ``mmap`` (main arena), ``heap`` (thread arena).
+    :type kind: word
+    :param size: ``end`` less ``address``.
+    :param slack: behind ``end``, still writable, left from when the heap was larger.
+    :param chunks: but top and fenceposts.
+    :param in_use_bytes: usable bytes of blocks in use.
+    :param top_bytes: usable bytes of top; 0 where the arena's top is elsewhere.
+    :param skipped_bytes: damaged or absent stretches.
+    """
 
     arena: int = column("arena", Kind.ADDRESS)
     address: int = column("start", Kind.ADDRESS)
@@ -155,7 +207,10 @@ class HeapRow:
 
 @dataclass(frozen=True)
 class HeapsReport:
-    """``glibc heaps``."""
+    """``glibc heaps``.
+
+    :param heap_max: HEAP_MAX_SIZE: what a heap reserves of address space.
+    """
 
     heap_max: int = line("HEAP_MAX_SIZE", Kind.BYTES)
     heaps: Tuple[HeapRow, ...] = table("Heaps", equal_but=("arena", "address", "end"))
@@ -182,7 +237,18 @@ def heaps(heap: GlibcHeap) -> Report:
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """One chunk: its header's address, its chunk size, its state and what holds it."""
+    """One chunk: its header's address, its chunk size, its state and what holds it.
+
+    :param address: of the chunk's header.
+    :param user: the pointer that the program has.
+    :param size: chunk size, header included.
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``.
+    :type state: word
+    :param owner: whose tcache holds it: "thread 3 worker-1", or "tcache 0x…" where no thread is known; "" for other
+        states.
+    :param arena: None: an mmapped chunk belongs to none.
+    """
 
     address: int = column("chunk", Kind.ADDRESS)
     user: int = column("pointer", Kind.ADDRESS)
@@ -208,7 +274,11 @@ class ChunkFilter:
 
 @dataclass(frozen=True)
 class ChunksReport:
-    """``glibc chunks``."""
+    """``glibc chunks``.
+
+    :param matching: chunks that pass the filter, whatever ``--limit`` says.
+    :param bytes: their chunk sizes.
+    """
 
     matching: int = line("chunks", Kind.COUNT)
     bytes: int = line("chunk bytes", Kind.BYTES)
@@ -302,7 +372,18 @@ def _cache_name(cache: Cache) -> str:
 
 @dataclass(frozen=True)
 class BinRow:
-    """One free list that is not empty."""
+    """One free list that is not empty.
+
+    :param arena: of the arena, its ``malloc_state``.
+    :param kind: ``fastbin``, ``unsorted``, ``small``, ``large``.
+    :type kind: word
+    :param index: ``bin_index``; of a fastbin ``fastbin_index``.
+    :param count: chunks on the list.
+    :param bytes: usable bytes of them.
+    :param smallest: usable bytes; None when none of its entries is a chunk.
+    :param largest: as ``smallest``.
+    :param whole: false when something is wrong with it, or it leads out of the core.
+    """
 
     arena: int = column("arena", Kind.ADDRESS)
     kind: str = column("kind")
@@ -316,7 +397,13 @@ class BinRow:
 
 @dataclass(frozen=True)
 class BinsReport:
-    """``glibc bins``; bytes are usable bytes."""
+    """``glibc bins``; bytes are usable bytes.
+
+    :param lists: lists that hold something.
+    :param chunks: chunks on them.
+    :param bytes: usable bytes of them.
+    :param broken: lists that are not whole.
+    """
 
     lists: int = line("lists", Kind.COUNT)
     chunks: int = line("free chunks", Kind.COUNT)
@@ -359,7 +446,18 @@ def _bin_row(heap: GlibcHeap, view: ArenaView, free_list: FreeList) -> BinRow:
 
 @dataclass(frozen=True)
 class CacheRow:
-    """One class of one thread's cache."""
+    """One class of one thread's cache.
+
+    :param number: as ``threads[].number``.
+    :param name: as ``threads[].name``.
+    :param address: as ``threads[].address``.
+    :param index: tcache index.
+    :param size: chunk size of the class.
+    :type size: bytes
+    :param counted: what the cache counts; None when it counts down from a limit that is not known.
+    :param count: chunks on its list.
+    :param bytes: usable bytes of them.
+    """
 
     number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
@@ -373,7 +471,18 @@ class CacheRow:
 
 @dataclass(frozen=True)
 class ThreadCacheRow:
-    """One thread's whole cache."""
+    """One thread's whole cache.
+
+    :param number: the debugger's number; None when the cache's thread is not known.
+    :param name: None on a core, which holds no thread names.
+    :param lwp: the kernel's id.
+    :param address: of the ``tcache_perthread_struct``.
+    :param count: cached chunks.
+    :param bytes: usable bytes of them.
+    :param found_by: ``TLS symbol``, ``thread pointer`` (by structure), ``lists`` (by its contents alone; a dead
+        thread's, too).
+    :type found_by: word
+    """
 
     number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
@@ -386,7 +495,11 @@ class ThreadCacheRow:
 
 @dataclass(frozen=True)
 class TcacheReport:
-    """``glibc tcache``; bytes are usable bytes."""
+    """``glibc tcache``; bytes are usable bytes.
+
+    :param blocks: cached chunks of the caches shown.
+    :param bytes: usable bytes of them.
+    """
 
     blocks: int = line("cached chunks", Kind.COUNT)
     bytes: int = line("cached bytes", Kind.BYTES)
@@ -425,7 +538,14 @@ def _cache_row(heap: GlibcHeap, cache: Cache, one: CacheClass) -> CacheRow:
 
 @dataclass(frozen=True)
 class MmappedRow:
-    """One mmapped chunk."""
+    """One mmapped chunk.
+
+    :param address: of the chunk's header.
+    :param user: the pointer that the program has.
+    :param mapping: where the mapping begins; below the chunk where memalign moved that.
+    :param mapped: of the whole mapping.
+    :param size: usable bytes.
+    """
 
     address: int = column("chunk", Kind.ADDRESS)
     user: int = column("pointer", Kind.ADDRESS)
@@ -436,7 +556,13 @@ class MmappedRow:
 
 @dataclass(frozen=True)
 class MmappedReport:
-    """``glibc mmapped``."""
+    """``glibc mmapped``.
+
+    :param blocks: found.
+    :param bytes: of their mappings.
+    :param expected_blocks: ``mp_.n_mmaps``; None when ``mp_`` was not found.
+    :param expected_bytes: ``mp_.mmapped_mem``; from 2.43 on a header too large for each mremap.
+    """
 
     blocks: int = line("found", Kind.COUNT)
     bytes: int = line("bytes found", Kind.BYTES)
@@ -459,7 +585,12 @@ def mmapped(heap: GlibcHeap) -> Report:
 
 @dataclass(frozen=True)
 class DamageRow:
-    """One violated invariant."""
+    """One violated invariant.
+
+    :param kind: a kind of problem that counts as corruption, below.
+    :param address: where.
+    :param message: what was read, what was expected, what came of it.
+    """
 
     kind: str = column("kind")
     address: Optional[int] = column("address", Kind.ADDRESS)
@@ -468,7 +599,14 @@ class DamageRow:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """``glibc check``."""
+    """``glibc check``.
+
+    :param chunks: blocks of all kinds that were checked.
+    :param lists: free lists and tcache classes that were followed.
+    :param walked_bytes: of arenas and mmapped chunks.
+    :param skipped_bytes: damaged or absent stretches.
+    :param corrupt: rows of ``damage``.
+    """
 
     chunks: int = line("chunks checked", Kind.COUNT)
     lists: int = line("lists checked", Kind.COUNT)

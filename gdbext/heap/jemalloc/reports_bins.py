@@ -23,11 +23,28 @@ from gdbext.report import Kind, Report, column, line, table
 class BinRow:
     """One small size class, summed over arenas.
 
-    :param used_regions: in use or in a thread cache, by the slabs' own counts.
+    :param heap: which jemalloc.
+    :param index: small size class.
+    :param size: of one region.
+    :type size: bytes
+    :param slab_size: of one slab.
+    :param nregs: regions in a slab.
+    :param slabs: by the radix tree: ``current`` + ``nonfull`` + ``full``.
+    :param current: that bins allocate from now.
+    :param nonfull: others with free regions.
+    :param full: without free regions.
+    :param used_regions: by the slabs' own counts; those in thread caches are among them.
+    :param total_regions: ``nregs`` of all slabs.
+    :param utilisation: ``used_regions`` of ``total_regions``; None: there are none.
+    :param used_bytes: of the used regions.
     :param empty_bytes: of regions that are free.
-    :param tcache_regions: of the used ones, those in thread caches; None when the caches could not be found.
-    :param curregs: jemalloc's counter, as ``curslabs``, ``nonfull_slabs``, ``nmalloc`` and ``ndalloc``; None
-        where it keeps none.
+    :param tcache_regions: used regions that are in thread caches; with ARENA those that lie in it.
+    :param tcache_bytes: of these.
+    :param curregs: jemalloc's own counter; None, as the next four, in a build without statistics.
+    :param curslabs: slabs, by its counter.
+    :param nonfull_slabs: None before 5.2 too.
+    :param nmalloc: regions handed out so far.
+    :param ndalloc: regions given back so far.
     """
 
     heap: str = column(None)
@@ -57,8 +74,16 @@ class BinRow:
 class BinsReport:
     """``jemalloc bins``.
 
-    :param arena: index of the one that was asked for; None for all.
+    :param arena: index of the one that was asked for; None: all.
     :param arenas: how many the figures are sums over.
+    :param slabs: sums over all size classes, as are the rest.
+    :param used_regions: as in ``bins``.
+    :param total_regions: as there.
+    :param utilisation: None: there are no regions.
+    :param used_bytes: as there.
+    :param empty_bytes: as there.
+    :param tcache_regions: None when the thread caches could not be found.
+    :param tcache_bytes: usable bytes of them.
     """
 
     arena: Optional[int] = line(None, Kind.COUNT)

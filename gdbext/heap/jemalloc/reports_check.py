@@ -14,7 +14,11 @@ from gdbext.report import Kind, Report, column, line, table
 
 @dataclass(frozen=True)
 class KindRow:
-    """How often one kind of damage was found."""
+    """How often one kind of damage was found.
+
+    :param kind: a kind of problem that counts as corruption, below.
+    :param count: rows of ``damage`` of this kind.
+    """
 
     kind: str = column("kind")
     count: int = column("violations", Kind.COUNT)
@@ -22,7 +26,13 @@ class KindRow:
 
 @dataclass(frozen=True)
 class DamageRow:
-    """One violated invariant."""
+    """One violated invariant.
+
+    :param heap: which jemalloc.
+    :param kind: as ``kinds[].kind``.
+    :param address: where.
+    :param message: what was read, what was expected: of a mismatch both numbers.
+    """
 
     heap: str = column(None)
     kind: str = column("kind")
@@ -34,7 +44,12 @@ class DamageRow:
 class CheckReport:
     """``jemalloc check``.
 
-    :param tcache_objects: objects in thread caches; None when the caches could not be found.
+    :param arenas: that were checked.
+    :param extents: that were checked.
+    :param slabs: that were checked.
+    :param tcache_objects: None when the thread caches could not be found.
+    :param walked_bytes: of extents in all states.
+    :param corrupt: rows of ``damage``.
     """
 
     arenas: int = line("arenas checked", Kind.COUNT)

@@ -17,9 +17,11 @@ from gdbext.wording import count_text
 class HeapRow:
     """What time it is for one jemalloc, as far as that can be known, and whether threads of its own purge.
 
-    :param now: ns of the clock that jemalloc uses; None when nothing helps.
-    :param exact: False where it may be later than ``now``.
-    :param background: whether background threads are switched on; None when not known.
+    :param heap: which jemalloc.
+    :param now: None: nothing in memory says what time it was.
+    :param exact: false: it may be later than ``now``; what is allowed may be less.
+    :param background: background threads are switched on; None: not known.
+    :param source: how the time is known, or why not.
     """
 
     heap: str = column(None)
@@ -34,13 +36,23 @@ class KindDecay:
     """Decay of one kind of page. Times in ns, where the name does not say ms.
 
     :param decay_ms: decay time; 0 purges at once, -1 never.
-    :param allowed_npages: by the decay curve at this moment, and until the next step what came since the last one;
-        None when the clock is not known, as ``epoch_age_ns``.
-    :param npages_limit: allowed at the last step; None before 5.3.
-    :param new_npages: pages that the next step would note as new.
-    :param advanced: whether the epoch ever moved on since the arena was made, or its decay time was set.
-    :param advances: how often; None for more than 64, and where nothing decays by time.
-    :param sweeps: as ``madvises`` and ``purged`` (pages) since the arena was made; None without statistics.
+    :type decay_ms: signed
+    :param npages: pages now.
+    :param allowed_npages: what jemalloc would leave now: by the decay curve, and until the next step what came since
+        the last one; None when the time is not known.
+    :param npages_limit: what it allowed at the last step; None before 5.3.
+    :param nunpurged: pages that the last step left or saw.
+    :param new_npages: pages beyond these: the next step notes them as new.
+    :param epoch: when the last step was.
+    :param epoch_age_ns: how long ago; None when the time is not known.
+    :param interval: of one step.
+    :param deadline: when the next step is due.
+    :param advanced: there was a step since the arena was made, or its decay time was set.
+    :param advances: how many steps; None: more than 64, or nothing decays by time.
+    :param purging: a thread is about it.
+    :param sweeps: since the arena was made; None, as the next two, in a build without statistics.
+    :param madvises: calls.
+    :param purged: pages.
     """
 
     decay_ms: int = column("decay ms", Kind.COUNT)
@@ -63,7 +75,11 @@ class KindDecay:
 
 @dataclass(frozen=True)
 class ArenaDecayRow:
-    """Both kinds of page of one arena."""
+    """Both kinds of page of one arena.
+
+    :param heap: which jemalloc.
+    :param index: as ``mallctl`` has it.
+    """
 
     heap: str = column(None)
     index: int = column(None, Kind.COUNT)
@@ -94,10 +110,20 @@ class DecayRow:
 class TickerRow:
     """One thread.
 
-    :param state: of its ``tsd``; None when its number is none that is known.
-    :param ticker: whether it has one now: not before it first uses jemalloc; None when not known.
-    :param can_fire: whether it can ever make pages decay; None when not known.
-    :param ticks: what is left on the ticker; None where there is none, or it is not kept in the ``tsd``.
+    :param heap: ``threads`` is None when the threads' data could not be found.
+    :param number: the debugger's number.
+    :param name: None on a core, which holds no thread names.
+    :param lwp: the kernel's id.
+    :param tsd: of its ``tsd_t``.
+    :param arena: index of the arena it allocates from; None: none yet.
+    :param state: ``nominal``, ``nominal-slow``, ``nominal-recompute``, ``minimal`` (it has only ever freed),
+        ``purgatory`` and ``reincarnated`` (it is ending), ``uninitialized``; None: the number is none of these.
+    :type state: word
+    :param ticker: it has a ticker now, which no thread has before it first uses jemalloc; None: not known.
+    :param can_fire: it can make pages decay, now or later; None: not known.
+    :param ticks: left on the ticker; None before 5.3, and where there is none.
+    :type ticks: signed
+    :param why: what ``can_fire`` follows from.
     """
 
     heap: str = column(None)

@@ -20,7 +20,14 @@ STATES: Sequence[str] = (*(state.label for state in ExtentState), UNKNOWN)
 
 @dataclass(frozen=True)
 class StateRow:
-    """All extents of one state, of those that were asked for."""
+    """All extents of one state, of those that were asked for.
+
+    :param state: ``active``, ``dirty``, ``muzzy``, ``retained``, ``transition``, ``merging``, ``cached`` (unused, in
+        the huge page allocator's cache), ``unknown`` (damaged).
+    :type state: word
+    :param extents: in that state.
+    :param bytes: of them.
+    """
 
     state: str = column("state")
     extents: int = column("extents", Kind.COUNT)
@@ -32,10 +39,21 @@ class StateRow:
 class ExtentRow:
     """One extent. Sizes in bytes.
 
-    :param edata: address of its ``extent_t`` or ``edata_t``.
-    :param szind: size class index; None for what is not in use, as ``class_bytes``.
-    :param class_bytes: of one region of a slab, or what the program may use of a large block.
-    :param nfree: free regions; None for what is no slab, as ``nregs``.
+    :param heap: which jemalloc.
+    :param address: of its first page.
+    :param size: of all its pages.
+    :param state: as above: ``active``, ``dirty``, ``muzzy``, ``retained``, ``transition``, ``merging``, ``cached``,
+        ``unknown``.
+    :type state: word
+    :param arena: index.
+    :param szind: size class; None: it is not in use.
+    :param class_bytes: of a region of a slab; of a large block what the program may use; None as above.
+    :param slab: it is cut into regions of one size.
+    :param nregs: regions of a slab; None: it is none, or not in use.
+    :param nfree: free ones, by its own count; None as above.
+    :param guarded: it has guard pages.
+    :param hpa: it came from the huge page allocator.
+    :param edata: of the ``extent_t``, since 5.3 ``edata_t``.
     :param use: the same in words.
     """
 
@@ -57,7 +75,11 @@ class ExtentRow:
 
 @dataclass(frozen=True)
 class ExtentsReport:
-    """``jemalloc extents``; the sums are over all that match."""
+    """``jemalloc extents``; the sums are over all that match.
+
+    :param matching: extents that pass the filter, whatever ``--limit`` says.
+    :param bytes: of them.
+    """
 
     matching: int = line("extents", Kind.COUNT)
     bytes: int = line("bytes", Kind.BYTES)

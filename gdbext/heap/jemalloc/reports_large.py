@@ -26,11 +26,17 @@ _BATCH = 4096
 class LargeRow:
     """One large size class, summed over arenas.
 
-    :param blocks: allocations in the radix tree, those in thread caches too.
-    :param bytes: that the program may use.
+    :param heap: which jemalloc.
+    :param szind: size class.
+    :param size: None: no such class.
+    :param blocks: by the radix tree.
+    :param bytes: usable bytes of them.
     :param extent_bytes: of their extents.
     :param tcache_blocks: of them in thread caches; None when the caches could not be found.
-    :param curlextents: jemalloc's counter, as ``nmalloc`` and ``ndalloc``; None where it keeps none.
+    :param curlextents: by jemalloc's counters; None, as the next two, in a build without statistics.
+    :type curlextents: signed
+    :param nmalloc: handed out so far.
+    :param ndalloc: given back so far.
     """
 
     heap: str = column(None)
@@ -49,8 +55,13 @@ class LargeRow:
 class LargeBlockRow:
     """One large block.
 
-    :param extent: address of its first page; the block starts anywhere on that page.
-    :param cached: whether it is in a thread cache; None when the caches could not be found.
+    :param heap: which jemalloc.
+    :param address: the pointer that the program has; the largest first.
+    :param bytes: usable bytes.
+    :param extent: of its first page.
+    :param extent_bytes: of its extent.
+    :param arena: index.
+    :param cached: it is in a thread cache; None when the caches could not be found.
     """
 
     heap: str = column(None)
@@ -64,7 +75,13 @@ class LargeBlockRow:
 
 @dataclass(frozen=True)
 class LargeReport:
-    """``jemalloc large``."""
+    """``jemalloc large``.
+
+    :param blocks: large allocations, those in thread caches too.
+    :param bytes: usable bytes of them.
+    :param extent_bytes: of their extents: mostly a page more for each.
+    :param tcache_blocks: of them in thread caches; None when the caches could not be found.
+    """
 
     blocks: int = line("large blocks", Kind.COUNT)
     bytes: int = line("bytes", Kind.BYTES)

@@ -17,9 +17,15 @@ _NOT_FOUND = "{}: threads' data could not be found, so their caches are unknown"
 class ThreadCacheRow:
     """One cache as a whole; one that no thread has is nobody's (``mallctl("tcache.create")``).
 
-    :param arena: index of the arena that fills it; None for none.
+    :param heap: ``threads`` and ``classes`` are None where no caches could be found.
+    :param number: the debugger's number; None: the cache is no thread's, or its thread is gone.
+    :param name: None on a core, which holds no thread names.
+    :param lwp: the kernel's id.
+    :param address: of the ``tcache_t``.
+    :param arena: index of the arena that fills it; None: none.
     :param classes: size classes of which it holds objects.
-    :param objects: cached objects, and ``bytes`` that the program could use of them.
+    :param objects: cached objects.
+    :param bytes: usable bytes of them.
     """
 
     heap: str = column(None)
@@ -37,8 +43,18 @@ class ThreadCacheRow:
 class ClassRow:
     """One size class of one cache.
 
-    :param most: objects that it may hold; None when not known.
-    :param low_water: fewest objects since the last collection; None when not known.
+    :param heap: which jemalloc.
+    :param number: as ``threads[].number``.
+    :param name: as ``threads[].name``.
+    :param address: as ``threads[].address``.
+    :param szind: size class.
+    :param size: usable bytes of one object.
+    :type size: bytes
+    :param objects: cached objects of the class.
+    :param most: that it may hold; None: not known.
+    :param low_water: fewest objects since the last collection, -1: it once was found empty; None: not known.
+    :type low_water: signed
+    :param bytes: usable bytes of them.
     """
 
     heap: str = column(None)
@@ -55,7 +71,11 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class TcacheReport:
-    """``jemalloc tcache``; None everywhere when the caches could not be found."""
+    """``jemalloc tcache``; None everywhere when the caches could not be found.
+
+    :param objects: cached objects; None when a jemalloc's caches could not be found.
+    :param bytes: usable bytes of them.
+    """
 
     objects: Optional[int] = line("cached objects", Kind.COUNT)
     bytes: Optional[int] = line("cached bytes", Kind.BYTES)
