@@ -340,6 +340,14 @@ def rows_of_batches(batches: Iterable[Batch], row_type: type[_Row]) -> Iterator[
         yield from map(row_type, *(batch[name].cells() for name in names))
 
 
+Labels = Mapping[tuple[type, str], Optional[str]]  # by a dataclass and its field
+
+
+def hidden(record: type, names: Iterable[str]) -> Labels:
+    """Return labels that keep fields of a dataclass out of the text."""
+    return {(record, name): None for name in names}
+
+
 @dataclass(frozen=True)
 class Report:
     """One command's answer.
@@ -349,6 +357,8 @@ class Report:
     :param notes: lines for the text rendering only.
     :param bare: the text is the cells of its tables' rows and nothing else, for pipes; all of them without a limit.
     :param next: commands that lead on, as they are typed; text only.
+    :param labels: the view, where it is another than the fields declare: headers and titles, None for what the text
+        leaves out. The JSON is the same with any.
     """
 
     data: Any
@@ -359,6 +369,7 @@ class Report:
     findings: bool = False
     bare: bool = False
     next: Sequence[str] = ()
+    labels: Labels = field(default_factory=dict)
 
 
 class Status(IntEnum):

@@ -10,13 +10,12 @@ import numpy as np
 
 from gdbext.analysis.contents import pointer_namer
 from gdbext.analysis.livefacts import Live
-from gdbext.analysis.quiet import quiet
 from gdbext.analysis.reach.model import GLOBAL, STACK, STATE_NAMES, TLS
 from gdbext.analysis.reach.naming import Places
 from gdbext.analysis.tally import arena_address
 from gdbext.errors import FaultError
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, USED_STATES, Heap, State
-from gdbext.report import Kind, Rows, column
+from gdbext.report import Kind, Labels, Rows, column, hidden
 from gdbext.target import Target
 
 USUAL = 32  # words
@@ -112,13 +111,15 @@ def mapped_end(target: Target, start: int, end: int) -> int:
 
 def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = Knowledge()) -> Rows[Word]:
     """Return the rows of a dump; they are made while they are printed."""
-    row_type = Word if known.member else quiet(Word, ("member",))
-    return Rows(lambda: _rows(heaps, target, window, known, row_type), row_type, None)
+    return Rows(lambda: _rows(heaps, target, window, known), Word, None)
 
 
-def _rows(
-    heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge, row_type: "type[Word]"
-) -> Iterator[Word]:
+def labels_of(known: Knowledge) -> Labels:
+    """Return what the text of a dump shows otherwise: no members where none are known."""
+    return {} if known.member else hidden(Word, ("member",))
+
+
+def _rows(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge) -> Iterator[Word]:
     namer = _Namer(heaps, target, window, known)
     word = target.abi.pointer_size
     end = window.start
@@ -133,7 +134,7 @@ def _rows(
             folded = f"{what} ({step} words)".lstrip() if step > 1 else what
             marked = address <= window.marked < address + step * word
             shown = f"+{offset:#x}" + (" *" if marked else "")
-            yield row_type(shown, offset, step, value, block, namer.member(offset), folded)
+            yield Word(shown, offset, step, value, block, namer.member(offset), folded)
 
 
 def _words(target: Target, window: Window) -> Iterator[Optional[int]]:

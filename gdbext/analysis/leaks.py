@@ -17,7 +17,7 @@ from gdbext.analysis.reach.model import ROOT_KINDS
 from gdbext.heap.model import Mask
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
 from gdbext.memory import for_each_written
-from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
+from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, hidden, line, table
 from gdbext.wording import count_text, grouped, size_text
 
 LEAK_ROOTS = 1000  # that are listed without --list
@@ -131,52 +131,13 @@ class Leaks:
     by_type: Optional[Rows[TypeRow]] = table("Leaked by type, those whose leak roots keep most first")
     leak_roots: Rows[LeakRootRow] = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
     by_size: Rows[SizeRow] = table("Leaked by size, most bytes first")
-    leaked: Optional[Rows[LeakedRow]] = table(None)
-    possibly_leaked: Optional[Rows[MaybeRow]] = table(None)
+    leaked: Optional[Rows[LeakedRow]] = table("Leaked blocks")
+    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
     reached_by_offset: Optional[Rows[OffsetRow]] = table(None)
 
 
-@dataclass(frozen=True)
-class ListedLeaks(Leaks):
-    """As :class:`Leaks`, with every leaked block in the text."""
-
-    leaked: Optional[Rows[LeakedRow]] = table("Leaked blocks")
-
-
-@dataclass(frozen=True)
-class MaybeLeaks(Leaks):
-    """As :class:`Leaks`, with every possibly leaked block in the text."""
-
-    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
-
-
-@dataclass(frozen=True)
-class FullLeaks(ListedLeaks):
-    """As :class:`Leaks`, with both lists in the text."""
-
-    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
-
-
-@dataclass(frozen=True)
-class NoLeaks(Leaks):
-    """As :class:`Leaks`, where nothing leaked: the text is the verdict, and what is missing."""
-
-    states: Sequence[StateRow] = table(None, json=False)
-    roots: Sequence[RootRow] = table(None)
-    headers: Sequence[HeaderRow] = table(None)
-    by_type: Optional[Rows[TypeRow]] = table(None)
-    leak_roots: Rows[LeakRootRow] = table(None)
-    by_size: Rows[SizeRow] = table(None)
-
-
-@dataclass(frozen=True)
-class NoLeaksMaybe(NoLeaks):
-    """As :class:`NoLeaks`, with every possibly leaked block in the text."""
-
-    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
-
-
-_PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
+# What the text of an answer leaves out where nothing leaked: it is the verdict then, and what is missing.
+_OF_LEAKS = ("states", "roots", "headers", "by_type", "leak_roots", "by_size", "leaked")
 
 
 def leaks(
@@ -197,10 +158,9 @@ def leaks(
     tables = Tables(reach, groups, types)
     doubts = find_doubts(reach)
     totals = count_totals(reach, groups)
-    page = _PAGES[listed, maybe] if totals.leaked_blocks else NoLeaksMaybe if maybe else NoLeaks
     report = report_on_reach(
         reach,
-        page(
+        Leaks(
             verdict(totals, doubts),
             doubts,
             totals,
@@ -220,7 +180,13 @@ def leaks(
     )
     # Where anything is missing that could point at blocks, neither their looking leaked nor silence is an answer.
     certain = not doubts and reach.whole
-    return replace(report, findings=certain and bool(totals.leaked_blocks), complete=certain and report.complete)
+    unasked = [name for name, asked in (("leaked", listed), ("possibly_leaked", maybe)) if not asked]
+    return replace(
+        report,
+        findings=certain and bool(totals.leaked_blocks),
+        complete=certain and report.complete,
+        labels=hidden(Leaks, (*unasked, *(() if totals.leaked_blocks else _OF_LEAKS))),
+    )
 
 
 # -- figures ---------------------------------------------------------------------------------------------
