@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Mapping, Optional, Sequence
 
 from gdbext.heap.jemalloc.model import ArenaState, Jemalloc
-from gdbext.heap.jemalloc.reports_common import Part, parts_of, report_of, told_apart, total
+from gdbext.heap.jemalloc.reports_common import Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
-from gdbext.report import Kind, Report, ThreadRef, column, line, table
+from gdbext.report import Kind, Report, ThreadRef, column, hidden, line, table
 
 
 @dataclass(frozen=True)
@@ -153,41 +153,34 @@ class ArenasReport:
     """``jemalloc arenas``."""
 
     totals: ArenaTotals = table("Totals")
-    heaps: Sequence[HeapRow] = table(None)
+    heaps: Sequence[HeapRow] = table("Heaps")
     arenas: Sequence[ArenaRow] = table("Arenas", equal_but=("index", "address", "threads"))
     pages: Sequence[PageRow] = table("Pages of arenas", json=False, equal_but=("index",))
-
-
-@dataclass(frozen=True)
-class SeveralArenasReport(ArenasReport):
-    """As :class:`ArenasReport`, where there is more than one jemalloc."""
-
-    heaps: Sequence[HeapRow] = table("Heaps")
 
 
 def arenas(heaps: Sequence[Heap]) -> Report:
     """Return ``jemalloc arenas``: every arena with exact sums."""
     parts = parts_of(heaps)
-    row_type, page_type = told_apart(ArenaRow, parts, "kind", "attached"), told_apart(PageRow, parts)
-    by_part = [_arena_rows(part, row_type) for part in parts]
+    by_part = [_arena_rows(part) for part in parts]
     rows = [row for some in by_part for row in some]
-    pages = [page_type(**{one.name: getattr(row, one.name) for one in fields(PageRow)}) for row in rows]
+    pages = [PageRow(**{one.name: getattr(row, one.name) for one in fields(PageRow)}) for row in rows]
     named = [_heap_row(part, some) for part, some in zip(parts, by_part)]
-    report = ArenasReport if len(parts) < 2 else SeveralArenasReport
-    return report_of(heaps, report(_totals(rows), named, rows, pages))
+    labels = named_heaps(parts, ArenaRow, PageRow)
+    left_out = hidden(ArenaRow, ("kind", "attached")) if labels else hidden(ArenasReport, ("heaps",))
+    return report_of(heaps, ArenasReport(_totals(rows), named, rows, pages), labels={**labels, **left_out})
 
 
-def _arena_rows(part: Part, row_type: type[ArenaRow]) -> list[ArenaRow]:
+def _arena_rows(part: Part) -> list[ArenaRow]:
     cached = tcache_bytes(part.heap)
-    return [_arena_row(part, arena, cached, row_type) for arena in part.arenas]
+    return [_arena_row(part, arena, cached) for arena in part.arenas]
 
 
 def _arena_row(
-    part: Part, arena: ArenaState, cached: Optional[Mapping[int, int]], row_type: type[ArenaRow]
+    part: Part, arena: ArenaState, cached: Optional[Mapping[int, int]]
 ) -> ArenaRow:
     page = arena.page
     small = arena.small_allocated if arena.stats else arena.small_walked
-    return row_type(
+    return ArenaRow(
         heap=part.name,
         index=arena.index,
         address=arena.address,

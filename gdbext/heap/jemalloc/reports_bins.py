@@ -10,9 +10,9 @@ from gdbext.heap.jemalloc.reports_common import (
     CachedObjects,
     Part,
     cached_objects,
+    named_heaps,
     parts_of,
     report_of,
-    told_apart,
     total,
 )
 from gdbext.heap.model import Heap
@@ -106,8 +106,7 @@ def bins(heaps: Sequence[Heap], arena: Optional[int] = None) -> Report:
     :raises UsageError: when there is no such arena.
     """
     parts = parts_of(heaps, arena)
-    row_type = told_apart(BinRow, parts)
-    rows = [row for part in parts for row in _rows(part, arena is not None, row_type)]
+    rows = [row for part in parts for row in _rows(part, arena is not None)]
     used, regions = sum(row.used_regions for row in rows), sum(row.total_regions for row in rows)
     known = all(part.heap.tcaches is not None for part in parts)
     data = BinsReport(
@@ -123,15 +122,15 @@ def bins(heaps: Sequence[Heap], arena: Optional[int] = None) -> Report:
         tcache_bytes=total(row.tcache_bytes for row in rows) if known else None,
         bins=rows,
     )
-    return report_of(heaps, data)
+    return report_of(heaps, data, labels=named_heaps(parts, BinRow))
 
 
-def _rows(part: Part, one_arena: bool, row_type: type[BinRow]) -> Iterator[BinRow]:
+def _rows(part: Part, one_arena: bool) -> Iterator[BinRow]:
     cached = _cached(part, cached_objects(part.heap), one_arena)
     for info in part.heap.location.bin_infos:
         states = [one for arena in part.arenas for one in arena.bins if one.info.index == info.index]
         if any(one.slabs or one.stats.nmalloc for one in states):
-            yield _row(part, info, states, None if cached is None else int(cached[info.index]), row_type)
+            yield _row(part, info, states, None if cached is None else int(cached[info.index]))
 
 
 def _cached(part: Part, objects: Optional[CachedObjects], one_arena: bool) -> Optional[I64]:
@@ -142,10 +141,10 @@ def _cached(part: Part, objects: Optional[CachedObjects], one_arena: bool) -> Op
 
 
 def _row(
-    part: Part, info: BinInfo, states: Sequence[BinState], cached: Optional[int], row_type: type[BinRow]
+    part: Part, info: BinInfo, states: Sequence[BinState], cached: Optional[int]
 ) -> BinRow:
     used, regions = sum(one.used for one in states), sum(one.total for one in states)
-    return row_type(
+    return BinRow(
         heap=part.name,
         index=info.index,
         size=info.reg_size,

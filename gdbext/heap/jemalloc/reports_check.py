@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.heap.jemalloc.model import ExtentState
-from gdbext.heap.jemalloc.reports_common import Part, parts_of, report_of, told_apart, total
+from gdbext.heap.jemalloc.reports_common import Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, column, line, table
 
@@ -65,9 +65,8 @@ class CheckReport:
 def check(heaps: Sequence[Heap]) -> Report:
     """Return ``jemalloc check``: counters against walk, links, bitmaps and thread caches."""
     parts = parts_of(heaps)
-    row_type = told_apart(DamageRow, parts)
     damage = [
-        row_type(heap.allocator, one.kind, one.address, one.message)
+        DamageRow(heap.allocator, one.kind, one.address, one.message)
         for heap in heaps
         for one in heap.problems
         if one.corruption
@@ -83,7 +82,7 @@ def check(heaps: Sequence[Heap]) -> Report:
         kinds=[KindRow(kind, count) for kind, count in counts.most_common()],
         damage=damage,
     )
-    return report_of(heaps, data, findings=bool(damage))
+    return report_of(heaps, data, findings=bool(damage), labels=named_heaps(parts, DamageRow))
 
 
 def _slabs(part: Part) -> int:

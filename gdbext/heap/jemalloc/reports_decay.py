@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
 
 from gdbext.heap.jemalloc.decay import ArenaDecay, Decay, DecayView, Ticker, read_decay
-from gdbext.heap.jemalloc.reports_common import Part, parts_of, report_of, told_apart
+from gdbext.heap.jemalloc.reports_common import Part, named_heaps, parts_of, report_of
 from gdbext.heap.jemalloc.reports_tcache import arena_index
 from gdbext.heap.model import Heap
-from gdbext.report import Finding, Kind, Report, column, table
+from gdbext.report import Finding, Kind, Labels, Report, column, hidden, table
 from gdbext.wording import count_text
 
 
@@ -147,19 +147,12 @@ class DecayReport:
     :param told_threads: those that ever used the jemalloc that the row is about.
     """
 
-    findings: Sequence[Finding] = table(None)
+    findings: Sequence[Finding] = table("Findings")
     heaps: Sequence[HeapRow] = table("Clock")
     arenas: Sequence[ArenaDecayRow] = table(None)
     shown: Sequence[DecayRow] = table("Unused pages", json=False)
     threads: Optional[Sequence[TickerRow]] = table(None)
     told_threads: Optional[Sequence[TickerRow]] = table("Threads", json=False)
-
-
-@dataclass(frozen=True)
-class StalledDecayReport(DecayReport):
-    """As :class:`DecayReport`, with findings."""
-
-    findings: Sequence[Finding] = table("Findings")
 
 
 def decay(heaps: Sequence[Heap], findings: Sequence[Finding] = ()) -> Report:
@@ -175,11 +168,18 @@ def decay(heaps: Sequence[Heap], findings: Sequence[Finding] = ()) -> Report:
         for part, view in views
         for one in view.arenas
     ]
-    row_type = told_apart(DecayRow, parts, "sweeps", "madvises")
-    shown = [row for part, view in views for one in view.arenas for row in _decay_rows(part, one, row_type)]
-    report = StalledDecayReport if findings else DecayReport
-    data = report(findings, heap_rows, arenas, shown, _threads(views, True), _threads(views, False))
-    return report_of(heaps, data, list(_notes(views)), bool(findings))
+    shown = [row for part, view in views for one in view.arenas for row in _decay_rows(part, one)]
+    data = DecayReport(findings, heap_rows, arenas, shown, _threads(views, True), _threads(views, False))
+    labels = {**named_heaps(parts, HeapRow, DecayRow, TickerRow), **_left_out(parts, findings)}
+    return report_of(heaps, data, list(_notes(views)), findings=bool(findings), labels=labels)
+
+
+def _left_out(parts: Sequence[Part], findings: Sequence[Finding]) -> Labels:
+    """Return what the text leaves out: findings where there are none, and what there is no room for beside names."""
+    return {
+        **hidden(DecayReport, () if findings else ("findings",)),
+        **hidden(DecayRow, ("sweeps", "madvises") if len(parts) > 1 else ()),
+    }
 
 
 def _notes(views: Sequence[tuple[Part, DecayView]]) -> Iterator[str]:
@@ -193,9 +193,8 @@ def _notes(views: Sequence[tuple[Part, DecayView]]) -> Iterator[str]:
 
 
 def _heap_rows(views: Sequence[tuple[Part, DecayView]]) -> list[HeapRow]:
-    row_type = told_apart(HeapRow, views)
     return [
-        row_type(part.name, view.clock.now, view.clock.exact, view.background, view.clock.source)
+        HeapRow(part.name, view.clock.now, view.clock.exact, view.background, view.clock.source)
         for part, view in views
     ]
 
@@ -222,9 +221,9 @@ def _kind_decay(decay: Decay) -> KindDecay:
     )
 
 
-def _decay_rows(part: Part, one: ArenaDecay, row_type: type[DecayRow]) -> Iterator[DecayRow]:
+def _decay_rows(part: Part, one: ArenaDecay) -> Iterator[DecayRow]:
     for decay in (one.dirty, one.muzzy):
-        yield row_type(
+        yield DecayRow(
             heap=part.name,
             index=one.arena.index,
             kind=decay.kind,
@@ -248,18 +247,17 @@ def _threads(views: Sequence[tuple[Part, DecayView]], unused: bool) -> Optional[
     """
     if all(view.tickers is None for _, view in views):
         return None
-    row_type = told_apart(TickerRow, views)
     return [
-        _ticker_row(part, ticker, row_type)
+        _ticker_row(part, ticker)
         for part, view in views
         for ticker in view.tickers or ()
         if unused or not ticker.unused
     ]
 
 
-def _ticker_row(part: Part, ticker: Ticker, row_type: type[TickerRow]) -> TickerRow:
+def _ticker_row(part: Part, ticker: Ticker) -> TickerRow:
     tsd, thread = ticker.tsd, ticker.tsd.thread
-    return row_type(
+    return TickerRow(
         heap=part.name,
         number=None if thread is None else thread.number,
         name=None if thread is None else thread.name,

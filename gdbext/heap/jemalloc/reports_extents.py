@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.errors import UsageError
 from gdbext.heap.jemalloc.model import I64, Extents, ExtentState, Mask
-from gdbext.heap.jemalloc.reports_common import Part, parts_of, report_of, told_apart
+from gdbext.heap.jemalloc.reports_common import Part, named_heaps, parts_of, report_of
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, Rows, column, line, table
 
@@ -112,10 +112,10 @@ def extents(
     picked = [(part, _picked(part, states, arena is not None)) for part in parts]
     chosen = [part.heap.extents.select(rows) for part, rows in picked]
     summary = tuple(_summary(chosen))
-    row_type = told_apart(ExtentRow, parts)
     count, size = sum(row.extents for row in summary), sum(row.bytes for row in summary)
-    rows = Rows(lambda: _all_rows(parts, chosen, row_type), row_type, count, reads=0)
-    return report_of(heaps, ExtentsReport(count, size, summary, rows))
+    rows = Rows(lambda: _all_rows(parts, chosen), ExtentRow, count, reads=0)
+    data = ExtentsReport(count, size, summary, rows)
+    return report_of(heaps, data, labels=named_heaps(parts, ExtentRow))
 
 
 def _picked(part: Part, states: Optional[Sequence[str]], one_arena: bool) -> I64:
@@ -145,24 +145,24 @@ def _summary(chosen: Sequence[Extents]) -> Iterator[StateRow]:
 
 
 def _all_rows(
-    parts: Sequence[Part], chosen: Sequence[Extents], row_type: type[ExtentRow]
+    parts: Sequence[Part], chosen: Sequence[Extents]
 ) -> Iterator[ExtentRow]:
     for part, found in zip(parts, chosen):
         for first in range(0, len(found), _BATCH):
-            yield from _rows(part, found.select(np.arange(first, min(first + _BATCH, len(found)))), row_type)
+            yield from _rows(part, found.select(np.arange(first, min(first + _BATCH, len(found)))))
 
 
 _COLUMNS = ("address", "size", "arena", "szind", "usable", "slab", "nfree", "guarded", "hpa", "edata")
 
 
-def _rows(part: Part, found: Extents, row_type: type[ExtentRow]) -> Iterator[ExtentRow]:
+def _rows(part: Part, found: Extents) -> Iterator[ExtentRow]:
     infos = part.heap.location.bin_infos
     columns = (getattr(found, name).tolist() for name in _COLUMNS)
     for index, *row in zip(_state_index(found).tolist(), *columns):
         address, size, arena, szind, usable, slab, nfree, guarded, hpa, edata = row
         info = infos[szind] if slab and szind < len(infos) else None
         active = index == ExtentState.ACTIVE
-        yield row_type(
+        yield ExtentRow(
             heap=part.name,
             address=address,
             size=size,

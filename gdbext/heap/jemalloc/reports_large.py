@@ -11,9 +11,9 @@ from gdbext.heap.jemalloc.model import I64, ExtentState, Mask
 from gdbext.heap.jemalloc.reports_common import (
     Part,
     cached_objects,
+    named_heaps,
     parts_of,
     report_of,
-    told_apart,
     total,
 )
 from gdbext.heap.model import Heap
@@ -103,8 +103,7 @@ class _Found:
 def large(heaps: Sequence[Heap]) -> Report:
     """Return ``jemalloc large``: large allocations by class, then each, the largest first."""
     found = [_find(part) for part in parts_of(heaps)]
-    class_type, block_type = told_apart(LargeRow, found), told_apart(LargeBlockRow, found)
-    classes = [row for one in found for row in _classes(one, class_type)]
+    classes = [row for one in found for row in _classes(one)]
     count = sum(row.blocks for row in classes)
     data = LargeReport(
         blocks=count,
@@ -112,9 +111,9 @@ def large(heaps: Sequence[Heap]) -> Report:
         extent_bytes=sum(row.extent_bytes for row in classes),
         tcache_blocks=None if any(one.cached is None for one in found) else total(_cached(classes)),
         classes=classes,
-        largest=Rows(lambda: _largest(found, block_type), block_type, count, reads=0),
+        largest=Rows(lambda: _largest(found), LargeBlockRow, count, reads=0),
     )
-    return report_of(heaps, data)
+    return report_of(heaps, data, labels=named_heaps(found, LargeRow, LargeBlockRow))
 
 
 def _cached(classes: Sequence[LargeRow]) -> Iterator[Optional[int]]:
@@ -129,7 +128,7 @@ def _find(part: Part) -> _Found:
     return _Found(part, rows, cached)
 
 
-def _classes(found: _Found, row_type: type[LargeRow]) -> Iterator[LargeRow]:
+def _classes(found: _Found) -> Iterator[LargeRow]:
     """Iterate over the classes that have blocks, or that any arena counts."""
     part, extents = found.part, found.part.heap.extents
     szind = extents.szind[found.rows]
@@ -137,7 +136,7 @@ def _classes(found: _Found, row_type: type[LargeRow]) -> Iterator[LargeRow]:
     for index in sorted({*np.unique(szind).tolist(), *ever}):
         mine = szind == index
         rows = found.rows[mine]
-        yield row_type(
+        yield LargeRow(
             heap=part.name,
             szind=index,
             size=part.heap.location.sizes[index] if index < len(part.heap.location.sizes) else None,
@@ -160,7 +159,7 @@ def _counters(part: Part, szind: int) -> dict[str, Optional[int]]:
     }
 
 
-def _largest(found: Sequence[_Found], row_type: type[LargeBlockRow]) -> Iterator[LargeBlockRow]:
+def _largest(found: Sequence[_Found]) -> Iterator[LargeBlockRow]:
     usable = np.concatenate([one.part.heap.extents.usable[one.rows] for one in found])
     whose = np.repeat(np.arange(len(found)), [len(one.rows) for one in found])
     within = np.concatenate([np.arange(len(one.rows)) for one in found])
@@ -168,12 +167,12 @@ def _largest(found: Sequence[_Found], row_type: type[LargeBlockRow]) -> Iterator
     for first in range(0, len(order), _BATCH):
         part = order[first : first + _BATCH]
         for owner, at in zip(whose[part].tolist(), within[part].tolist()):
-            yield _block(found[owner], at, row_type)
+            yield _block(found[owner], at)
 
 
-def _block(found: _Found, at: int, row_type: type[LargeBlockRow]) -> LargeBlockRow:
+def _block(found: _Found, at: int) -> LargeBlockRow:
     extents, row = found.part.heap.extents, int(found.rows[at])
-    return row_type(
+    return LargeBlockRow(
         heap=found.part.name,
         address=int(extents.pointer[row]),
         bytes=int(extents.usable[row]),

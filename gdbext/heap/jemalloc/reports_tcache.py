@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
-from gdbext.heap.jemalloc.reports_common import Part, parts_of, report_of, told_apart, total
+from gdbext.heap.jemalloc.reports_common import Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, column, line, table
 
@@ -92,16 +92,14 @@ def tcache(heaps: Sequence[Heap], number: Optional[int] = None) -> Report:
     notes = [_NOT_FOUND.format(part.name) for part in parts if part.heap.tcaches is None]
     if len(notes) == len(parts):
         return report_of(heaps, TcacheReport(None, None, None, None), notes)
-    row_type, class_type = told_apart(ThreadCacheRow, parts), told_apart(ClassRow, parts)
     wanted = [(part, cache) for part in parts for cache in _caches(part, number)]
-    threads = [_thread_row(part, cache, row_type) for part, cache in wanted]
-    classes = [_class_row(part, cache, one, class_type) for part, cache in wanted for one in cache.bins]
+    threads = [_thread_row(part, cache) for part, cache in wanted]
+    classes = [_class_row(part, cache, one) for part, cache in wanted for one in cache.bins]
     # of several jemallocs one may not be known: no sum then
     unknown = [None] if notes else []
     objects = total([*(row.objects for row in threads), *unknown])
-    return report_of(
-        heaps, TcacheReport(objects, total([*(row.bytes for row in threads), *unknown]), threads, classes), notes
-    )
+    data = TcacheReport(objects, total([*(row.bytes for row in threads), *unknown]), threads, classes)
+    return report_of(heaps, data, notes, labels=named_heaps(parts, ThreadCacheRow, ClassRow))
 
 
 def _caches(part: Part, number: Optional[int]) -> Sequence[ThreadCache]:
@@ -109,9 +107,9 @@ def _caches(part: Part, number: Optional[int]) -> Sequence[ThreadCache]:
     return [one for one in caches if number is None or (one.thread and one.thread.number == number)]
 
 
-def _thread_row(part: Part, cache: ThreadCache, row_type: type[ThreadCacheRow]) -> ThreadCacheRow:
+def _thread_row(part: Part, cache: ThreadCache) -> ThreadCacheRow:
     thread = cache.thread
-    return row_type(
+    return ThreadCacheRow(
         heap=part.name,
         number=None if thread is None else thread.number,
         name=None if thread is None else thread.name,
@@ -129,9 +127,9 @@ def arena_index(part: Part, address: int) -> Optional[int]:
     return next((arena.index for arena in part.arenas if arena.address == address), None)
 
 
-def _class_row(part: Part, cache: ThreadCache, one: CacheBin, row_type: type[ClassRow]) -> ClassRow:
+def _class_row(part: Part, cache: ThreadCache, one: CacheBin) -> ClassRow:
     thread = cache.thread
-    return row_type(
+    return ClassRow(
         heap=part.name,
         number=None if thread is None else thread.number,
         name=None if thread is None else thread.name,
