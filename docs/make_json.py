@@ -1,4 +1,5 @@
-"""Writes ``docs/json.md``: its text is in ``json.in``, its tables come from the declarations of the reports.
+"""Writes ``docs/json.md``: its text is in ``json.in``, its tables come from the declarations of the reports, and what a
+command is about from the table of commands.
 
     python3 docs/make_json.py           write the page
     python3 docs/make_json.py --check   say whether it is what would be written: status 1 if not
@@ -29,6 +30,8 @@ sys.path.insert(0, str(HERE.parent))
 from gdbext._mount import mount  # noqa: E402
 
 mount(str(HERE.parent / "gdbext"))
+from gdbext.commands import COMMANDS  # noqa: E402
+
 from gdbext.render.plain import members_of  # noqa: E402
 from gdbext.report import Kind, Rows, ThreadRef  # noqa: E402
 
@@ -38,6 +41,7 @@ KINDS = {Kind.NUMBER: "count", **{kind: kind.value for kind in Kind if kind not 
 PLAIN = {int: "count", float: "number", str: "text", bool: "flag"}
 _PARAM = re.compile(r"^\s*:(param|type) (\w+): (.*?)(?=^\s*:|^\s*$|\Z)", re.MULTILINE | re.DOTALL)
 _DIRECTIVE = re.compile(r"\{\{fields (.*)\}\}")
+_HEADING = re.compile(r"### `([^`]+)`")
 _FIELD = re.compile(r"\| `([^`]+)` \| (.*?) \| (.*?)\s*\|")
 
 
@@ -58,12 +62,14 @@ def page() -> str:
 
 
 def _lines(source: Sequence[str]) -> Iterator[str]:
+    summaries = {spec.name: spec.summary for spec in COMMANDS}
     at = 0
     while at < len(source):
-        directive, line = _DIRECTIVE.fullmatch(source[at]), source[at]
+        directive, heading, line = _DIRECTIVE.fullmatch(source[at]), _HEADING.fullmatch(source[at]), source[at]
         at += 1
         if not directive:
             yield line
+            yield from ["", f"*{summaries[heading[1]]}*"] if heading else []
             continue
         own = []
         while at < len(source) and source[at].startswith("|"):
