@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import gdb
+from gdbext.commands.reports import BreakpointList, BreakpointRow
 
 from gdbext.arguments import parse_int
 from gdbext.bridge.expressions.harmless import check_harmless, one_line
 from gdbext.bridge.functions import breakpoints, functions, parameters, remembered
 from gdbext.bridge.functions.breakpoints import Placed, Plan, key_of
 from gdbext.errors import GdbextError, UsageError
-from gdbext.report import Kind, Report, column, table
+from gdbext.report import Report
 from gdbext.wording import count_text
-
-
-@dataclass(frozen=True)
-class BreakpointRow:
-    """One breakpoint."""
-
-    number: int = column("number", Kind.COUNT)
-    kind: str = column("kind")
-    location: str = column("location")
-    acts: str = column("acts")
-    events: int = column("events", Kind.COUNT)
-    state: str = column("state")
-    script: str = column(None)
-
-
-@dataclass(frozen=True)
-class BreakpointList:
-    """Breakpoints that this command has set."""
-
-    breakpoints: Sequence[BreakpointRow] = table("Breakpoints")
 
 
 def breakpoints_command(session: Any, arguments: Any) -> Optional[Report]:

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 import gdb
+from gdbext.commands.reports import CommandList, CommandRow
 
 from gdbext import __version__, catalogue
 from gdbext.bridge.commands import names
 from gdbext.bridge.commands.command import note_error
 from gdbext.errors import UsageError
-from gdbext.report import Report, column, line, table
-
-
-@dataclass(frozen=True)
-class CommandRow:
-    """One command."""
-
-    prefixed: str = column("command")
-    plain: str = column("plain name")
-    summary: str = column("answers")
-
-
-@dataclass(frozen=True)
-class CommandList:
-    """All commands, and what they run on."""
-
-    commands: Sequence[CommandRow] = table("Commands")
-    version: str = line("gdbext")
-    gdb: str = line("gdb")
-    python: str = line("Python")
-    numpy: str = line("numpy")
-    kernels: str = line("kernels")
+from gdbext.report import Report
 
 
 def list_commands(session: Any, arguments: Any) -> Report:

@@ -62,6 +62,12 @@ class BadCoreError(GdbextError):
     kind = "bad-core"
 
 
+class MissingDependencyError(GdbextError):
+    """A Python package that is needed is not there."""
+
+    kind = "dependency"
+
+
 class LayoutError(GdbextError):
     """A structure has no member of that name, or no layout fits the target."""
 

@@ -11,7 +11,12 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from itertools import chain, islice
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+
+from gdbext.columns import Batch, batches_of, length_of
+
+_T = TypeVar("_T")
+_Row = TypeVar("_Row")
 
 
 class Kind(Enum):
@@ -181,15 +186,22 @@ class Confidence(Enum):
 class Finding:
     """A cause that has been recognised.
 
-    :param kind: one of the finding kinds of ``docs/json.md``.
-    :param bytes: memory it costs, or None where that is not its measure.
-    :param waiters: threads it holds up, or None.
+    :param kind: one of the [kinds of findings](#kinds-of-findings).
+    :type kind: word
+    :param severity: ``critical``, ``warning``, ``info``.
+    :type severity: word
+    :param confidence: ``high``, ``medium``, ``low``.
+    :type confidence: word
     :param summary: one sentence with the numbers.
-    :param evidence: lines that let a reader check it.
+    :param bytes: memory that it costs; None where bytes are not its measure.
+    :type bytes: bytes
+    :param waiters: threads that it holds up; None where threads are not its measure.
+    :param evidence: lines by which a reader can check it.
     :param remedy: what to do, naming the tunable.
-    :param threads: that cause it; none where they are gone, None where threads are not its measure or not known.
-    :param details: the evidence for programs, by kind as ``docs/json.md`` lists it; in JSON alone, so addresses are
-        texts ("0x…") here.
+    :param threads: threads that cause it; empty where they are gone, None where threads are not its cause or not known.
+    :param details: the evidence as fields, by kind: see [Details of findings](#details-of-findings). It is for programs
+        alone, so addresses are texts ("0x…").
+    :type details: details
     """
 
     kind: str
@@ -204,7 +216,7 @@ class Finding:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Rows:
+class Rows(Generic[_Row]):
     """Rows that are made while they are printed, with their number known beforehand or not.
 
     :param make: returns a fresh iterator of row dataclasses; called once per rendering.
@@ -218,14 +230,15 @@ class Rows:
 
     def __init__(
         self,
-        make: Callable[[], Iterable[Any]],
-        row_type: type,
+        make: Callable[[], Iterable[_Row]],
+        row_type: type[_Row],
         total: Optional[int],
-        runs: Callable[[], Optional[Iterable[tuple[Any, int]]]] = lambda: None,
+        runs: Callable[[], Optional[Iterable[tuple[_Row, int]]]] = lambda: None,
         *,
         reads: Optional[int] = None,
     ) -> None:
         self._make = make
+        self._columns: Optional[Callable[[Sequence[str]], Iterable[Batch]]] = None
         self.row_type = row_type
         self.total = total
         self.runs = runs
@@ -233,11 +246,52 @@ class Rows:
         self.interrupted = False  # whether some are missing because the user has stopped it
         self.check: Callable[[], None] = lambda: None  # called before each row; what it raises ends them
 
-    def __iter__(self) -> Iterator[Any]:
+    @classmethod
+    def of_columns(
+        cls,
+        columns: Callable[[Sequence[str]], Iterable[Batch]],
+        row_type: type[_Row],
+        total: Optional[int],
+        runs: Callable[[], Optional[Iterable[tuple[_Row, int]]]] = lambda: None,
+        *,
+        reads: Optional[int] = None,
+    ) -> Rows[_Row]:
+        """Return rows that are made many at a time, for tables that may have millions.
+
+        :param columns: given names of fields, returns a fresh iterator of batches that have at least these.
+        """
+        rows = cls(lambda: rows_of_batches(columns(rows.names), row_type), row_type, total, runs, reads=reads)
+        rows._columns = columns
+        return rows
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The fields of a row."""
+        return [member.name for member in dataclasses.fields(self.row_type)]  # type: ignore[arg-type]
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether the rows come as columns at no more cost than one by one, and in no smaller steps."""
+        return self._columns is not None
+
+    def __iter__(self) -> Iterator[_Row]:
+        return self._checked(self._make())
+
+    def batches(self, names: Optional[Sequence[str]] = None) -> Iterator[Batch]:
+        """Iterate over the rows as columns, many rows at a time.
+
+        :param names: the fields that are wanted, at least; None: all.
+        """
+        wanted = self.names if names is None else names
+        if self._columns is None:
+            return batches_of(self, wanted)
+        return self._checked(self._columns(wanted))
+
+    def _checked(self, made: Iterable[_T]) -> Iterator[_T]:
         try:
-            for row in self._make():
+            for one in made:
                 self.check()
-                yield row
+                yield one
             if self.interrupted:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -246,19 +300,52 @@ class Rows:
 
     def keep(self, most: int) -> bool:
         """Make the first ``most`` rows now, for one rendering; return whether there may be more."""
-        rows, kept = iter(self._make()), []
         known = self.runs()
-        runs, kept_runs = None if known is None else iter(known), []
+        runs, kept_runs, made = None if known is None else iter(known), [], 0
         try:
-            for row in islice(rows, most):
-                kept.append(row)
+            made = self._keep_rows(most) if self._columns is None else self._keep_batches(self._columns, most)
             for run in islice(runs or (), most):
                 kept_runs.append(run)
         except KeyboardInterrupt:
             self.interrupted = True
-        self._make = lambda: chain(kept, rows)
         self.runs = lambda: None if runs is None else chain(kept_runs, runs)
-        return not self.interrupted and len(kept) == most and most != self.total
+        return not self.interrupted and made >= most and made != self.total
+
+    def _keep_rows(self, most: int) -> int:
+        rows: Iterator[_Row] = iter(self._make())
+        kept: list[_Row] = []
+        self._make = lambda: chain(kept, rows)
+        for row in islice(rows, most):
+            kept.append(row)
+        return len(kept)
+
+    def _keep_batches(self, columns: Callable[[Sequence[str]], Iterable[Batch]], most: int) -> int:
+        batches, made = iter(columns(self.names)), 0
+        kept: list[Batch] = []
+        self._columns = lambda names: chain(kept, batches)
+        self._make = lambda: rows_of_batches(chain(kept, batches), self.row_type)
+        while made < most:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            kept.append(batch)
+            made += length_of(batch)
+        return made
+
+
+def rows_of_batches(batches: Iterable[Batch], row_type: type[_Row]) -> Iterator[_Row]:
+    """Iterate over the rows of batches as objects."""
+    names = [member.name for member in dataclasses.fields(row_type)]  # type: ignore[arg-type]
+    for batch in batches:
+        yield from map(row_type, *(batch[name].cells() for name in names))
+
+
+Labels = Mapping[tuple[type, str], Optional[str]]  # by a dataclass and its field
+
+
+def hidden(record: type, names: Iterable[str]) -> Labels:
+    """Return labels that keep fields of a dataclass out of the text."""
+    return {(record, name): None for name in names}
 
 
 @dataclass(frozen=True)
@@ -270,6 +357,8 @@ class Report:
     :param notes: lines for the text rendering only.
     :param bare: the text is the cells of its tables' rows and nothing else, for pipes; all of them without a limit.
     :param next: commands that lead on, as they are typed; text only.
+    :param labels: the view, where it is another than the fields declare: headers and titles, None for what the text
+        leaves out. The JSON is the same with any.
     """
 
     data: Any
@@ -280,6 +369,7 @@ class Report:
     findings: bool = False
     bare: bool = False
     next: Sequence[str] = ()
+    labels: Labels = field(default_factory=dict)
 
 
 class Status(IntEnum):
@@ -298,7 +388,7 @@ def exit_status(report: Report) -> Status:
     return Status.CLEAN if report.complete else Status.PARTIAL
 
 
-def rows_of(data: Any) -> Iterator[Rows]:
+def rows_of(data: Any) -> Iterator[Rows[Any]]:
     """Iterate over the rows that a report makes while it is printed."""
     if isinstance(data, Rows):
         yield data

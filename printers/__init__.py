@@ -12,8 +12,8 @@ from typing import Any, Callable, Optional, Sequence
 import gdb
 
 from gdbext.bridge import dependencies
-from gdbext.bridge.dependencies import MissingDependencyError
 from gdbext.bridge.expressions import language
+from gdbext.errors import MissingDependencyError
 
 NAME = "gdbext"
 

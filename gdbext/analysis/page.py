@@ -60,7 +60,19 @@ _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 
 @dataclass(frozen=True)
 class HeapRow:
-    """One heap in one line."""
+    """One heap in one line.
+
+    :param allocator: ``glibc``, ``jemalloc``, or of several jemallocs that and what distinguishes each; one that could
+        not be read has no arenas, ``complete`` false and a problem.
+    :param arenas: its arenas.
+    :param used_blocks: blocks in use, mmapped ones included, tcached ones not.
+    :param used_bytes: usable bytes of them.
+    :param tcache_bytes: usable bytes in thread caches; None when they could not be found: what they hold then counts as
+        used.
+    :param free_bytes: usable bytes in bins, fastbins and top; of jemalloc free regions, dirty and muzzy pages.
+    :param complete: false when the walk of it was interrupted; what is missing from a core shows in the envelope's
+        ``complete``.
+    """
 
     allocator: str = column("heap")
     arenas: int = column("arenas", Kind.COUNT)
@@ -75,8 +87,13 @@ class HeapRow:
 class Triage:
     """What ``triage`` answers.
 
-    :param died: why the process of a crash core died; None of one that lives, or lived when a debugger wrote its core.
-    :param ledger: the same object as ``rss``'s data.
+    :param died: why the process of a crash core died; None: it lives, or a debugger wrote the core of one that did.
+    :type died: death
+    :param ledger: the memory ledger.
+    :type ledger: as ``rss``
+    :param waits: as ``unowned`` of ``lockwait``: groups of at least ``set gx convoy-many`` threads, without places
+        where idle threads wait.
+    :type waits: waits
     """
 
     target: str = headline()

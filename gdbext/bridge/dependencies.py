@@ -19,7 +19,7 @@ import sys
 from contextlib import contextmanager
 from typing import Iterator, Optional, Sequence
 
-from gdbext.errors import GdbextError
+from gdbext.errors import MissingDependencyError
 
 NEEDED = ("numpy", "tabulate", "tomli")
 HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python has them
@@ -27,12 +27,6 @@ HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python ha
 _THREADS = "OPENBLAS_NUM_THREADS"
 
 _root = ""
-
-
-class MissingDependencyError(GdbextError):
-    """gdb's Python lacks one of the packages."""
-
-    kind = "dependency"
 
 
 def locate(package_folder: str) -> None:

@@ -4,7 +4,8 @@ Every function here yields pieces to be written one after the other as they are;
 are made while they are printed (``report.Rows``) is never held whole.
 """
 
+from gdbext.render.arrow import rows_to_arrow, to_arrow
 from gdbext.render.envelope import error_json, json_pieces
 from gdbext.render.textual import remarks, text
 
-__all__ = ["error_json", "json_pieces", "remarks", "text"]
+__all__ = ["error_json", "json_pieces", "remarks", "rows_to_arrow", "text", "to_arrow"]

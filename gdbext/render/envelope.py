@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import Any, Callable, Iterator, Optional
 
 from gdbext import __version__
+from gdbext.columns import Batch, Column, first_rows
 from gdbext.errors import GdbextError
 from gdbext.process import Identity
-from gdbext.render.values import show_of
+from gdbext.render.plain import UNDECLARED, is_record, members_of, plain
 from gdbext.report import (
     Evidence,
     Finding,
@@ -32,8 +32,6 @@ from gdbext.report import (
     rendered,
 )
 from gdbext.target import Target
-
-_UNDECLARED = Show("line", None, Kind.OBJECT)
 
 
 def json_pieces(
@@ -54,7 +52,7 @@ def json_pieces(
     state = _Streaming(limit or None)
     yield f'{{"schema": {_dumps(schema)}, "tool": {_dumps(_tool())}, "target": {_dumps(_target(target))}'
     yield ', "data": '
-    yield from _pieces(report.data, _UNDECLARED, state)
+    yield from _pieces(report.data, UNDECLARED, state)
     report = rendered(report, state.interrupted)
     tail = {
         "evidence": [_evidence(evidence) for evidence in report.evidence],
@@ -108,14 +106,10 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
 def _problem(problem: Problem) -> dict[str, Any]:
     return {
         "kind": problem.kind,
-        "address": _address(problem.address),
+        "address": plain(problem.address, Kind.ADDRESS),
         "message": problem.message,
         "corruption": problem.corruption,
     }
-
-
-def _address(value: Optional[int]) -> Optional[str]:
-    return None if value is None else f"{int(value):#x}"
 
 
 def _dumps(value: Any) -> str:
@@ -131,7 +125,7 @@ def _pieces(value: Any, show: Show, state: _Streaming) -> Iterator[str]:
     elif _has_tables(value):
         yield from _object_pieces(value, state)
     else:
-        yield _dumps(_plain(value, show.kind))
+        yield _dumps(plain(value, show.kind))
 
 
 def _all_if_findings(rows: Sequence[Any], state: _Streaming) -> Sequence[Any]:
@@ -140,15 +134,15 @@ def _all_if_findings(rows: Sequence[Any], state: _Streaming) -> Sequence[Any]:
 
 
 def _has_tables(value: Any) -> bool:
-    if not _is_record(value):
+    if not is_record(value):
         return False
-    members = ((show, getattr(value, name)) for name, show in _members(type(value)))
+    members = ((show, getattr(value, name)) for name, show in members_of(type(value)))
     return any(show.role == "table" or _has_tables(member) for show, member in members)
 
 
 def _object_pieces(value: Any, state: _Streaming) -> Iterator[str]:
     lead = "{"
-    for name, show in _members(type(value)):
+    for name, show in members_of(type(value)):
         yield f"{lead}{_dumps(name)}: "
         yield from _pieces(getattr(value, name), show, state)
         lead = ", "
@@ -160,21 +154,64 @@ def _rows_pieces(rows: Iterable[Any], state: _Streaming) -> Iterator[str]:
     yield "["
     lead = "\n"
     try:
-        for row in islice(rows, limit):
-            yield lead + _row_text(row)
+        for text in _row_texts(rows, limit):
+            yield lead + text
             lead = ",\n"
     except KeyboardInterrupt:
         state.interrupted = True
     yield "]"
 
 
+def _row_texts(rows: Iterable[Any], limit: Optional[int]) -> Iterator[str]:
+    # One text may be many rows.
+    if isinstance(rows, Rows) and rows.in_columns:
+        members = members_of(rows.row_type)
+        batches = first_rows(rows.batches([name for name, _ in members]), limit)
+        yield from map(_Columns(members).text, batches)
+    else:
+        yield from map(_row_text, islice(rows, limit))
+
+
+class _Columns:
+    """Writes the rows of one table from columns."""
+
+    def __init__(self, members: Sequence[tuple[str, Show]]) -> None:
+        self._members = members
+        self._words: dict[str, tuple[Sequence[Any], Sequence[str]]] = {}
+
+    def text(self, batch: Batch) -> str:
+        """Return the rows of a batch, one a line."""
+        written = [(name, *self._written(name, batch[name], show.kind)) for name, show in self._members]
+        row = ", ".join(_dumps(name).replace("%", "%%") + f": {directive}" for name, directive, _ in written)
+        return ",\n".join(map(f"{{{row}}}".__mod__, zip(*(cells for _, _, cells in written))))
+
+    def _written(self, name: str, column: Column, kind: Kind) -> tuple[str, Iterable[Any]]:
+        """Return how the cells of a column are formatted, and what is formatted so."""
+        if column.words is not None:
+            texts = replace(column, words=self._texts(name, column.words, kind)).cells()
+            return "%s", texts if column.known is None else (text or "null" for text in texts)
+        if column.known is None and not isinstance(column.values, list) and kind in _NUMBERS:
+            return _NUMBERS[kind], column.cells()
+        return "%s", map(_writer(kind), column.cells())
+
+    def _texts(self, name: str, words: Sequence[Any], kind: Kind) -> Sequence[str]:
+        known, texts = self._words.get(name, (None, ()))
+        if known is not words:
+            texts = list(map(_writer(kind), words))
+            self._words[name] = words, texts
+        return texts
+
+
+_NUMBERS = {Kind.ADDRESS: '"%#x"', Kind.BYTES: "%d", Kind.COUNT: "%d", Kind.NUMBER: "%d"}
+
+
 def _row_text(row: Any) -> str:
     """Return a row as JSON. A table may have millions of rows, so what a row type needs is worked out once."""
-    if not _is_record(row):
-        return _dumps(_plain(row, Kind.OBJECT))
+    if not is_record(row):
+        return _dumps(plain(row, Kind.OBJECT))
     fields = _FIELDS.get(type(row))
     if fields is None:
-        members = _members(type(row))
+        members = members_of(type(row))
         fields = _FIELDS[type(row)] = [(name, f"{_dumps(name)}: ", _writer(show.kind)) for name, show in members]
     return "{" + ", ".join([key + write(getattr(row, name)) for name, key, write in fields]) + "}"
 
@@ -185,62 +222,8 @@ def _writer(kind: Kind) -> Callable[[Any], str]:
     if kind in (Kind.BYTES, Kind.COUNT, Kind.NUMBER):
         return lambda value: "null" if value is None else str(int(value))
     if kind is Kind.TEXT:
-        return lambda value: encode_basestring_ascii(value) if type(value) is str else _dumps(_plain(value, kind))
-    return lambda value: _dumps(_plain(value, kind))
+        return lambda value: encode_basestring_ascii(value) if type(value) is str else _dumps(plain(value, kind))
+    return lambda value: _dumps(plain(value, kind))
 
 
 _FIELDS: dict[type, Sequence[tuple[str, str, Callable[[Any], str]]]] = {}
-
-
-def _is_record(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
-
-
-_MEMBERS: dict[type, Sequence[tuple[str, Show]]] = {}
-
-
-def _members(record_type: type) -> Sequence[tuple[str, Show]]:
-    """Return the JSON keys of a dataclass; one without declarations shows all its fields."""
-    if record_type not in _MEMBERS:
-        shows = [(field.name, show_of(field)) for field in dataclasses.fields(record_type)]
-        declared = [(name, show) for name, show in shows if show]
-        chosen = [(name, show) for name, show in declared if show.json]
-        _MEMBERS[record_type] = chosen if declared else [(name, _UNDECLARED) for name, _ in shows]
-    return _MEMBERS[record_type]
-
-
-def _plain(value: Any, kind: Kind) -> Any:
-    """Return a value as what ``json`` writes: no dataclass, no enum, no numpy, no NaN."""
-    if value is None:
-        return None
-    if kind is Kind.ADDRESS:
-        return _address(value)
-    if kind in (Kind.BYTES, Kind.COUNT, Kind.NUMBER):
-        return int(value)
-    if kind is Kind.SHARE:
-        return _finite(float(value))
-    if kind is Kind.FLAG:
-        return bool(value)
-    return _plain_object(value)
-
-
-def _plain_object(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return _finite(value)
-    if _is_record(value):
-        return {name: _plain(getattr(value, name), show.kind) for name, show in _members(type(value))}
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
-        return _plain_object(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(_plain_object(key)): _plain_object(item) for key, item in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
-        return [_plain_object(item) for item in value]
-    return str(value)
-
-
-def _finite(value: float) -> Optional[float]:
-    return value if math.isfinite(value) else None

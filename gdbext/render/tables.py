@@ -10,7 +10,7 @@ too short for it. Of threads at least one is named. Equal rows can share one (:f
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Iterable, Iterator, Optional, Sequence
 
@@ -19,12 +19,12 @@ from gdbext.render.values import (
     UNKNOWN,
     is_numeric,
     shorten,
-    show_of,
+    shown_fields,
     threads_width,
     threads_within,
     value_text,
 )
-from gdbext.report import Bar, Kind, Rows
+from gdbext.report import Bar, Kind, Labels, Rows
 
 _GAP = 2  # between columns
 _LEAST = 12  # no text column is shortened below that
@@ -120,16 +120,14 @@ class Column:
         return style.sentence(cell) if self.kind is Kind.TEXT else cell
 
 
-def columns_of(row_type: Any) -> list[Column]:
+def columns_of(row_type: Any, labels: Optional[Labels] = None) -> list[Column]:
     """Return the columns that a row dataclass shows in text."""
     shown = []
     strong = True
-    for field in fields(row_type):
-        show = show_of(field)
-        if show is not None and show.label is not None:
-            whole = show.whole or getattr(row_type, "whole_cells", False)
-            shown.append(Column(field.name, show.label, show.kind, whole, strong and show.kind is Kind.BYTES))
-            strong = strong and show.kind is not Kind.BYTES
+    for name, show in shown_fields(row_type, labels or {}):
+        whole = show.whole or getattr(row_type, "whole_cells", False)
+        shown.append(Column(name, str(show.label), show.kind, whole, strong and show.kind is Kind.BYTES))
+        strong = strong and show.kind is not Kind.BYTES
     return shown
 
 

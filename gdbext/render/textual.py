@@ -11,8 +11,8 @@ from typing import Any, Iterator, Optional
 
 from gdbext.render.style import Style, unbroken, wrapped_back
 from gdbext.render.tables import RUN_LENGTH, Column, Run, columns_of, find_runs, table_lines
-from gdbext.render.values import object_text, printable, show_of, value_text
-from gdbext.report import Confidence, Evidence, Finding, Kind, Problem, Report, Rows, Severity, Show
+from gdbext.render.values import object_text, printable, shown_fields, value_text
+from gdbext.report import Confidence, Evidence, Finding, Kind, Labels, Problem, Report, Rows, Severity, Show
 from gdbext.wording import count_text, grouped, size_text
 
 DEFAULT_LIMIT = 100
@@ -53,7 +53,7 @@ def text(
         yield from _bare(report, exact, limit or None)
         return
     style = Style(color, plain)
-    writer = _Writer(exact, DEFAULT_LIMIT if limit is None else limit, width, style, evidence)
+    writer = _Writer(exact, DEFAULT_LIMIT if limit is None else limit, width, style, evidence, report.labels)
     for line in _separated(writer.report(report)):
         yield style.finish(line) + "\n"
 
@@ -68,9 +68,9 @@ def remarks(report: Report, width: int = 100) -> Iterator[str]:
 
 def _bare(report: Report, exact: bool, limit: Optional[int]) -> Iterator[str]:
     # An interrupt is passed on: nothing here could say that rows are missing.
-    for field, _ in _shown_fields(report.data):
-        rows = getattr(report.data, field.name)
-        columns = columns_of(rows.row_type)
+    for name, _ in shown_fields(type(report.data), report.labels):
+        rows = getattr(report.data, name)
+        columns = columns_of(rows.row_type, report.labels)
         for row in islice(rows, limit):
             yield " ".join(_bare_cell(getattr(row, at.name), at.kind, exact) for at in columns) + "\n"
 
@@ -102,6 +102,7 @@ class _Writer:
     width: int
     style: Style = dataclasses.field(default_factory=lambda: Style(plain=False))
     evidence: bool = False
+    labels: Labels = dataclasses.field(default_factory=dict)
 
     def report(self, report: Report) -> Iterator[Iterable[str]]:
         begun = False
@@ -130,8 +131,8 @@ class _Writer:
 
     def record(self, record: Any, verdict: object = "title") -> Iterator[tuple[str, Iterable[str]]]:
         """Iterate over the sections of a dataclass with their roles: headlines, runs of figures, passages, tables."""
-        shown = [(show, getattr(record, field.name)) for field, show in _shown_fields(record)]
-        for role, group in groupby(shown, key=lambda item: _role(*item)):
+        shown = [(show, getattr(record, name)) for name, show in shown_fields(type(record), self.labels)]
+        for role, group in groupby(shown, key=lambda item: _role(item[0], item[1], self.labels)):
             run = list(group)
             if role == "headline":
                 yield role, self.headlines([value for _, value in run if value], verdict)
@@ -193,7 +194,7 @@ class _Writer:
         return [self.style.paint(f"{title}:", "title")] if title else []
 
     def rows(self, show: Show, rows: Iterable[Any], row_type: type, total: Optional[int]) -> Iterator[str]:
-        columns = columns_of(row_type) if dataclasses.is_dataclass(row_type) else []
+        columns = columns_of(row_type, self.labels) if dataclasses.is_dataclass(row_type) else []
         runs = find_runs(rows, columns, show.equal_but, self.exact) if show.equal_but and self.limit else None
         source = _Stoppable(rows if runs is None else runs)
         first = list(islice(source, 1))
@@ -328,11 +329,6 @@ class _Stoppable:
         return row
 
 
-def _shown_fields(record: Any) -> list[tuple["dataclasses.Field[Any]", Show]]:
-    fields = [(field, show_of(field)) for field in dataclasses.fields(record)]
-    return [(field, show) for field, show in fields if show and show.label is not None]
-
-
 def _is_record(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
@@ -346,19 +342,20 @@ def _role_of(report: Report) -> object:
     return "good" if report.complete else Severity.WARNING
 
 
-def _role(show: Show, value: Any) -> str:
+def _role(show: Show, value: Any, labels: Labels) -> str:
     if show.role in ("headline", "passage"):
         return show.role
-    return "figures" if _is_figure(show, value) else "table"
+    return "figures" if _is_figure(show, value, labels) else "table"
 
 
-def _is_figure(show: Show, value: Any) -> bool:
+def _is_figure(show: Show, value: Any, labels: Labels) -> bool:
     """Return whether a field is shown as one line; a nested report with tables is not."""
     if show.role == "table" or isinstance(value, Rows):
         return False
     if show.kind is not Kind.OBJECT or not _is_record(value):
         return True
-    return all(_is_figure(inner, getattr(value, field.name)) for field, inner in _shown_fields(value))
+    shown = shown_fields(type(value), labels)
+    return all(_is_figure(inner, getattr(value, name), labels) for name, inner in shown)
 
 
 def _problem_lines(problems: Sequence[Problem]) -> Iterator[tuple[str, int]]:

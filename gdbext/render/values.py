@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Optional, Sequence
 
-from gdbext.report import Bar, Kind, Show, ThreadRef
+from gdbext.report import Bar, Kind, Labels, Show, ThreadRef
 from gdbext.wording import grouped, per_cent, size_text
 
 UNKNOWN = "?"
@@ -28,6 +28,20 @@ def show_of(field: "dataclasses.Field[Any]") -> Optional[Show]:
     """Return a field's declaration, or None when it has none."""
     show = field.metadata.get("show")
     return show if isinstance(show, Show) else None
+
+
+def shown_fields(record_type: type, labels: Labels) -> list[tuple[str, Show]]:
+    """Return the fields that a dataclass shows in text, with how they are shown.
+
+    :param labels: what one report shows otherwise than is declared.
+    """
+    fields = [(field.name, show_of(field)) for field in dataclasses.fields(record_type)]
+    labelled = [
+        (name, dataclasses.replace(show, label=labels.get((record_type, name), show.label)))
+        for name, show in fields
+        if show is not None
+    ]
+    return [(name, show) for name, show in labelled if show.label is not None]
 
 
 def printable(text: str) -> str:

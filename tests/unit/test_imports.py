@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
 LEAVES = {
-    "gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue", "usage",
-    "completion",
+    "gdbext", "abi", "columns", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue",
+    "usage", "completion",
 }  # fmt: skip
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
@@ -26,7 +26,8 @@ ALLOWED = {
     "abi": set(),
     "errors": set(),
     "exchange": set(),
-    "report": set(),
+    "columns": set(),
+    "report": {"columns"},
     "progress": set(),
     "wording": set(),
     "arguments": {"errors"},

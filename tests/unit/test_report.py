@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import pytest
 
 from gdbext import render
 from gdbext.exchange import Question, Trailer, answer_path, find_trailer, read_question, write_question, write_trailer
-from gdbext.report import Kind, Report, Rows, Status, column, exit_status, rendered, rows_of, table
+from gdbext.report import Kind, Report, Rows, Status, column, exit_status, hidden, rendered, rows_of, table
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,16 @@ def test_a_process_is_let_go_before_a_document_ends():
 
     document = "".join(render.json_pieces(report, schema="x/2", target=None, limit=None, let_go=let_go))
     assert gone == [3] and '"held_seconds": 0.5, "complete": true' in document
+
+
+def test_what_one_answer_shows_otherwise_is_no_matter_of_the_data():
+    report = Report(Data([Row(1)], Inner([Row(2)])))
+    labels = {(Row, "number"): "figure", **hidden(Data, ["rows"])}
+    other = dataclasses.replace(report, labels=labels)
+    assert shown(report) == "Rows:\nnumber\n     1\n\nIn:\nInner:\nnumber\n     2\n"
+    assert shown(other) == "In:\nInner:\nfigure\n     2\n"
+    pieces = [render.json_pieces(each, schema="x/2", target=None, limit=None) for each in (report, other)]
+    assert len({"".join(each) for each in pieces}) == 1
 
 
 def test_an_answer_without_its_whole_length_is_none(tmp_path):

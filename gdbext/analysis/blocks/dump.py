@@ -11,12 +11,11 @@ import numpy as np
 from gdbext.analysis.blocks.contents import pointer_namer
 from gdbext.analysis.blocks.livefacts import Live
 from gdbext.analysis.blocks.sums import arena_address
-from gdbext.analysis.hiding import quiet
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.model import GLOBAL, STACK, STATE_NAMES, TLS
 from gdbext.errors import FaultError
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, USED_STATES, Heap, State
-from gdbext.report import Kind, Rows, column
+from gdbext.report import Kind, Labels, Rows, column, hidden
 from gdbext.target import Target
 
 USUAL = 32  # words
@@ -33,10 +32,12 @@ _MANGLING = 12  # glibc's PROTECT_PTR (malloc/malloc.c): the link's own address,
 class Word:
     """One word, or several equal ones that follow each other.
 
-    :param offset: of the first from where the dump's offsets count.
-    :param value: None where it cannot be read.
-    :param block: that it points at or into.
-    :param member: that begins or goes on there; "" where that is not known.
+    :param offset: bytes from the block's beginning; outside of blocks from the word of the address.
+    :param words: equal words from there on that this row represents.
+    :param value: the word; None: it cannot be read.
+    :param block: the block that it points at or into.
+    :param member: the member that lies there; empty: not known.
+    :param what: what it looks like: a pointer to what, text, a number; empty: nothing known.
     """
 
     at: str = column("offset", json=False)
@@ -108,15 +109,17 @@ def mapped_end(target: Target, start: int, end: int) -> int:
     return at
 
 
-def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = Knowledge()) -> Rows:
+def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = Knowledge()) -> Rows[Word]:
     """Return the rows of a dump; they are made while they are printed."""
-    row_type = Word if known.member else quiet(Word, ("member",))
-    return Rows(lambda: _rows(heaps, target, window, known, row_type), row_type, None)
+    return Rows(lambda: _rows(heaps, target, window, known), Word, None)
 
 
-def _rows(
-    heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge, row_type: "type[Word]"
-) -> Iterator[Word]:
+def labels_of(known: Knowledge) -> Labels:
+    """Return what the text of a dump shows otherwise: no members where none are known."""
+    return {} if known.member else hidden(Word, ("member",))
+
+
+def _rows(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge) -> Iterator[Word]:
     namer = _Namer(heaps, target, window, known)
     word = target.abi.pointer_size
     end = window.start
@@ -131,7 +134,7 @@ def _rows(
             folded = f"{what} ({step} words)".lstrip() if step > 1 else what
             marked = address <= window.marked < address + step * word
             shown = f"+{offset:#x}" + (" *" if marked else "")
-            yield row_type(shown, offset, step, value, block, namer.member(offset), folded)
+            yield Word(shown, offset, step, value, block, namer.member(offset), folded)
 
 
 def _words(target: Target, window: Window) -> Iterator[Optional[int]]:

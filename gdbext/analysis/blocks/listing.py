@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from functools import partial
+from typing import Any, FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.blocks.listrows import COLUMNS, rows_of, type_of_rows
+from gdbext.analysis.blocks.listrows import COLUMNS, columns_of, type_of_rows
 from gdbext.analysis.blocks.livefacts import Live, report_on_live
 from gdbext.analysis.blocks.query import FIELDS, Node, parse
 from gdbext.analysis.blocks.querycolumns import (
@@ -19,12 +20,13 @@ from gdbext.analysis.blocks.querycolumns import (
 )
 from gdbext.analysis.blocks.summary import require_heaps
 from gdbext.arguments import nearest
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.errors import UsageError
 from gdbext.heap.model import Heap, Mask, State
 from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Report, Rows, line, table
 
-_ROWS_AT_ONCE = 1 << 16
+_BLOCKS_AT_ONCE = 1 << 16
 _USUAL = ("address", "size", "state", "reach", "reached_by_offset", "refs", "type", "confidence", "arena", "allocator")
 _BESIDE = ("reached_by_offset",)  # in JSON alone unless it is asked for
 _LESS = ("arena", "allocator")  # the text has no room for these beside a type
@@ -66,7 +68,11 @@ class Manner:
 
 @dataclass(frozen=True)
 class Counted:
-    """What ``blocks list --count`` answers."""
+    """What ``blocks list --count`` answers.
+
+    :param matching_blocks: blocks that pass the filter, whatever ``--limit`` says.
+    :param matching_bytes: usable bytes of them.
+    """
 
     matching_blocks: int = line("blocks", Kind.COUNT)
     matching_bytes: int = line("bytes", Kind.BYTES)
@@ -76,7 +82,7 @@ class Counted:
 class Listing(Counted):
     """What ``blocks list`` answers, in address order within each heap where no other is asked for."""
 
-    blocks: Rows = table("Blocks")
+    blocks: Rows[Any] = table("Blocks")
 
 
 def read_query(text: str) -> Node:
@@ -145,9 +151,8 @@ def listing(
     size = sum(int(heap.blocks.size[mask].sum()) for heap, mask in zip(heaps, masks))
     if manner.count:
         return report_on_live(heaps, Counted(number, size), live)
-    row_type = _row_type(manner, live)
-    make = _sorted_rows if manner.sort else _rows_in_order
-    rows = Rows(lambda: make(parts, masks, manner, row_type), row_type, number, reads=0)
+    columns = partial(_sorted, parts, masks, manner.sort) if manner.sort else partial(_in_order, parts, masks)
+    rows: Rows[Any] = Rows.of_columns(columns, _row_type(manner, live), number, reads=0)
     return report_on_live(heaps, Listing(number, size, rows), live)
 
 
@@ -203,24 +208,24 @@ def _bound(value: int) -> np.uint64:
     return bound
 
 
-def _rows_in_order(
-    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, row_type: type
-) -> Iterator[object]:
+def _in_order(parts: Sequence[HeapColumns], masks: Sequence[Mask], names: Sequence[str]) -> Iterator[Batch]:
     for part, mask in zip(parts, masks):
-        for piece in slices(len(mask), _ROWS_AT_ONCE):
-            yield from rows_of(part, np.flatnonzero(mask[piece]) + piece.start, row_type)
+        for piece in slices(len(mask), _BLOCKS_AT_ONCE):
+            chosen = np.flatnonzero(mask[piece]) + piece.start
+            for rows in slices(len(chosen), ROWS_AT_ONCE):
+                yield columns_of(part, chosen[rows], names)
 
 
-def _sorted_rows(
-    parts: Sequence[HeapColumns], masks: Sequence[Mask], manner: Manner, row_type: type
-) -> Iterator[object]:
+def _sorted(
+    parts: Sequence[HeapColumns], masks: Sequence[Mask], sort: Sequence[Tuple[str, bool]], names: Sequence[str]
+) -> Iterator[Batch]:
     chosen = [np.flatnonzero(mask) for mask in masks]
     number = np.repeat(np.arange(len(parts)), [len(each) for each in chosen])
     position = np.concatenate(chosen)
-    order = _order(parts, chosen, manner.sort)
-    for piece in slices(len(order), 1 << 12):
+    order = _order(parts, chosen, sort)
+    for piece in slices(len(order), ROWS_AT_ONCE):
         rows = order[piece]
-        yield from _rows_mixed(parts, number[rows], position[rows], row_type)
+        yield _mixed(parts, number[rows], position[rows], names)
 
 
 def _order(parts: Sequence[HeapColumns], chosen: Sequence[I64], sort: Sequence[Tuple[str, bool]]) -> I64:
@@ -251,10 +256,12 @@ def _sort_key(parts: Sequence[HeapColumns], chosen: Sequence[I64], field: str) -
     return whole, missing  # type: ignore[return-value]
 
 
-def _rows_mixed(
-    parts: Sequence[HeapColumns], number: I64, position: I64, row_type: type
-) -> Iterator[object]:
-    """Iterate over rows of several heaps in a given order."""
-    made = [rows_of(part, position[number == at], row_type) for at, part in enumerate(parts)]
-    for at in number.tolist():
-        yield next(made[at])
+def _mixed(parts: Sequence[HeapColumns], number: I64, position: I64, names: Sequence[str]) -> Batch:
+    """Return columns of blocks of several heaps in a given order."""
+    if len(parts) == 1:
+        return columns_of(parts[0], position, names)
+    grouped = np.argsort(number, kind="stable")
+    batches = [columns_of(part, position[number == at], names) for at, part in enumerate(parts)]
+    back = np.argsort(grouped).tolist()
+    joined = {name: [cell for batch in batches for cell in batch[name].cells()] for name in names}
+    return {name: Column([cells[at] for at in back]) for name, cells in joined.items()}

@@ -4,88 +4,98 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, make_dataclass
 from functools import lru_cache
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
-
-import numpy as np
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.blocks.querycolumns import HeapColumns
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.types.model import CONFIDENCE_NAMES
+from gdbext.columns import Batch, Column, constant
 from gdbext.heap.model import State
 from gdbext.memory.intervals import I64
-from gdbext.report import Kind, column
+from gdbext.report import Kind, Show, ThreadRef, column
 
 
 @dataclass(frozen=True)
-class Cells:
-    """How one column is made.
+class BlockRow:
+    """One block, with all columns that can be asked for; rows have some of them.
 
-    :param make: returns the cells of some blocks; None is not known.
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``; None: the block is not in use.
+    :type reach: word
+    :param reached_by_offset: bytes of the header behind which pointers lead to it, without which it would be possibly
+        leaked; None: no.
+    :param refs: other blocks in use, and words in roots, that point at or into it; None as ``reach``.
+    :param type: what the block is, as in ``blocks types``; None as ``reach``.
+    :param confidence: of the type: ``high``, ``medium``, ``low``; None as ``reach``, and of an unknown type.
+    :type confidence: word
+    :param arena: None: it belongs to none.
+    :param thread: attached to its arena; None when that could not be found out.
+    :param allocator: as in ``blocks summary``.
     """
 
-    kind: Kind
-    make: Callable[[HeapColumns, I64], List[Any]]
+    address: int = column("address", Kind.ADDRESS)
+    size: int = column("size", Kind.COUNT)
+    state: str = column("state")
+    reach: Optional[str] = column("reach")
+    reached_by_offset: Optional[int] = column("reached_by_offset", Kind.COUNT)
+    refs: Optional[int] = column("refs", Kind.COUNT)
+    type: Optional[str] = column("type")
+    confidence: Optional[str] = column("confidence")
+    arena: Optional[int] = column("arena", Kind.ADDRESS)
+    thread: Optional[Tuple[ThreadRef, ...]] = column("thread", Kind.THREADS)
+    allocator: str = column("allocator")
 
 
-def _states(part: HeapColumns, at: I64) -> List[Any]:
-    labels = {int(state): state.label for state in State}
-    return [labels[state] for state in part.heap.blocks.state[at].tolist()]
+Maker = Callable[[HeapColumns, I64], Column]  # of some blocks, at positions in one heap
+
+_STATES = [state.label for state in State]
+_REACH = [STATE_NAMES[state] for state in sorted(STATE_NAMES)]
+_CONFIDENCE = [name or None for name in CONFIDENCE_NAMES]
 
 
-def _arenas(part: HeapColumns, at: I64) -> List[Any]:
-    addresses = part.arena_addresses.tolist()
-    addresses[-1] = None
-    return [addresses[owner] for owner in part.owner[at].tolist()]
+def _by_row(part: HeapColumns, at: I64, values: Any, words: Optional[Sequence[Any]] = None) -> Column:
+    """Return what a column by row says of blocks, not known where they have no row."""
+    return Column(*part.by_row(values, at), words)
 
 
-def _threads(part: HeapColumns, at: I64) -> List[Any]:
-    return [part.threads[owner] for owner in part.owner[at].tolist()]
+def _offsets(part: HeapColumns, at: I64) -> Column:
+    offsets, known = part.by_row(part.live.reach.header_offsets if part.live else None, at)
+    return Column(offsets, known & (offsets != 0))
 
 
-def _by_row(part: HeapColumns, at: I64, values: Any, name: Callable[[int], Any]) -> List[Any]:
-    """Return what a column by row says of blocks, None where they have no row."""
-    told, known = part.by_row(values, at)
-    return [name(value) if sure else None for value, sure in zip(told.tolist(), known.tolist())]
-
-
-def _reach(part: HeapColumns, at: I64) -> List[Any]:
-    states = part.live.reach.states if part.live else None
-    return _by_row(part, at, states, lambda state: STATE_NAMES[state])
-
-
-def _offsets(part: HeapColumns, at: I64) -> List[Any]:
-    offsets = part.live.reach.header_offsets if part.live else None
-    return _by_row(part, at, offsets, lambda offset: offset or None)
-
-
-def _types(part: HeapColumns, at: I64) -> List[Any]:
+def _types(part: HeapColumns, at: I64) -> Column:
     types = part.live.types if part.live else None
     if types is None:
-        return [None] * len(at)
-    return _by_row(part, at, types.code, lambda code: types.types[code].name)
+        return constant(None, len(at))
+    return _by_row(part, at, types.code, part.type_names)
 
 
-def _confidence(part: HeapColumns, at: I64) -> List[Any]:
+def _confidence(part: HeapColumns, at: I64) -> Column:
     types = part.live.types if part.live else None
-    return _by_row(part, at, types.confidence if types else None, lambda level: CONFIDENCE_NAMES[level] or None)
+    return _by_row(part, at, types.confidence if types else None, _CONFIDENCE)
 
 
-def _references(part: HeapColumns, at: I64) -> List[Any]:
-    return _by_row(part, at, part.live.refs if part.live else None, int)
+def _arenas(part: HeapColumns, at: I64) -> Column:
+    return Column(part.owner[at], words=[*(arena.address for arena in part.heap.arenas), None])
 
 
-COLUMNS: Mapping[str, Cells] = {
-    "address": Cells(Kind.ADDRESS, lambda part, at: part.heap.blocks.address[at].tolist()),
-    "size": Cells(Kind.COUNT, lambda part, at: part.heap.blocks.size[at].tolist()),
-    "state": Cells(Kind.TEXT, _states),
-    "reach": Cells(Kind.TEXT, _reach),
-    "reached_by_offset": Cells(Kind.COUNT, _offsets),
-    "refs": Cells(Kind.COUNT, _references),
-    "type": Cells(Kind.TEXT, _types),
-    "confidence": Cells(Kind.TEXT, _confidence),
-    "arena": Cells(Kind.ADDRESS, _arenas),
-    "thread": Cells(Kind.THREADS, _threads),
-    "allocator": Cells(Kind.TEXT, lambda part, at: [part.heap.allocator] * len(at)),
+COLUMNS: Mapping[str, Maker] = {
+    "address": lambda part, at: Column(part.heap.blocks.address[at]),
+    "size": lambda part, at: Column(part.heap.blocks.size[at]),
+    "state": lambda part, at: Column(part.heap.blocks.state[at], words=_STATES),
+    "reach": lambda part, at: _by_row(part, at, part.live and part.live.reach.states, _REACH),
+    "reached_by_offset": _offsets,
+    "refs": lambda part, at: _by_row(part, at, part.live and part.live.refs),
+    "type": _types,
+    "confidence": _confidence,
+    "arena": _arenas,
+    "thread": lambda part, at: Column(part.owner[at], words=part.threads),
+    "allocator": lambda part, at: constant(part.heap.allocator, len(at)),
 }
 
 
@@ -95,19 +105,17 @@ def type_of_rows(shown: Tuple[str, ...], beside: Tuple[str, ...] = ()) -> type:
 
     :param beside: columns that the text leaves out.
     """
-    declared: List[Any] = [
-        (name, Optional[Any], column(None if name in beside else name, COLUMNS[name].kind)) for name in shown
-    ]
+    known = {each.name: each for each in fields(BlockRow)}
+    declared: List[Any] = []
+    for name in shown:
+        show: Show = known[name].metadata["show"]
+        declared.append((name, known[name].type, column(None if name in beside else name, show.kind)))
     return make_dataclass("BlockRow", declared, frozen=True)
 
 
-def rows_of(part: HeapColumns, at: I64, row_type: Any) -> Iterator[Any]:
-    """Iterate over the rows of some blocks of one heap.
+def columns_of(part: HeapColumns, at: I64, names: Sequence[str]) -> Batch:
+    """Return columns of some blocks of one heap.
 
     :param at: their positions.
-    :param row_type: from :func:`type_of_rows`.
     """
-    names = [each.name for each in fields(row_type)]
-    for start in range(0, len(at), 1 << 12):
-        piece = np.asarray(at[start : start + (1 << 12)])
-        yield from map(row_type, *(COLUMNS[name].make(part, piece) for name in names))
+    return {name: COLUMNS[name](part, at) for name in names}

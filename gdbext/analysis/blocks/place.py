@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from gdbext.analysis.blocks.contents import contents_hint, pointer_namer
-from gdbext.analysis.blocks.dump import USUAL, Knowledge, Window, block_window, dump
+from gdbext.analysis.blocks.dump import USUAL, Knowledge, Window, Word, block_window, dump, labels_of
 from gdbext.analysis.blocks.livefacts import Live, report_on_live
 from gdbext.analysis.blocks.summary import report_on
 from gdbext.analysis.blocks.sums import arena_address
-from gdbext.analysis.hiding import quiet
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.members import member_text
@@ -23,7 +22,7 @@ from gdbext.debuginfo import Types
 from gdbext.errors import GdbextError
 from gdbext.heap.model import Heap, Span, State
 from gdbext.memory import Region
-from gdbext.report import Kind, Report, Rows, column, line, table
+from gdbext.report import Kind, Labels, Report, Rows, column, hidden, line, table
 from gdbext.target import Target
 from gdbext.wording import grouped
 
@@ -32,7 +31,18 @@ _FEW = 5  # pointers that are named
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A block around the one that was found."""
+    """A block around the one that was found.
+
+    :param place: ``before``, ``this``, ``after``.
+    :type place: word
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: as above: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``,
+        ``top``, ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param contents: as ``contents``.
+    """
 
     place: str = column("place")
     address: int = column("address", Kind.ADDRESS)
@@ -45,8 +55,11 @@ class Neighbour:
 class Place:
     """An address in no block: which mapping it is in.
 
-    :param place: what it is in the allocator's own terms, else file or kind of memory, permissions, bounds.
-    :param details: the first of these alone; None where the allocator says no more.
+    :param address: the one that was asked for.
+    :param block: user pointer of the block that holds it; None: no block does.
+    :param place: the same in words; outside of blocks what ``details`` says, or which mapping it is in.
+    :param details: what is there in the allocator's own terms: slab and region, large block, unused extent, metadata;
+        None: it has no more to say (glibc).
     """
 
     address: int = column(None, Kind.ADDRESS)
@@ -59,14 +72,16 @@ class Place:
 class DumpedPlace(Place):
     """As :class:`Place`, with the words there."""
 
-    dump: Rows = table("Words")
+    dump: Rows[Word] = table("Words")
 
 
 @dataclass(frozen=True)
 class Pointer:
     """A word that points at the block.
 
-    :param into: bytes behind its beginning; None where that cannot be read any more.
+    :param address: of the word, of the first five; None: a register.
+    :param into: bytes behind the block's beginning that it points to; None: it cannot be read any more.
+    :param place: where the word is, as in ``blocks refs``.
     """
 
     address: Optional[int] = column(None, Kind.ADDRESS)
@@ -79,12 +94,25 @@ class Pointer:
 class Found(Place):
     """The block that holds an address. What is only known of live blocks is None elsewhere, or where nobody asked.
 
-    :param block: its user pointer.
-    :param offset: bytes from the user pointer to the address.
-    :param contents: hint at the first bytes.
-    :param reached_by_offset: bytes of the header behind which alone start pointers lead to it.
-    :param pointers: words in use or in roots that are start pointers to it.
-    :param interior: those that point further back.
+    :param size: usable bytes of the block.
+    :type size: bytes
+    :param offset: from the user pointer to the address.
+    :type offset: bytes
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``; None: not in use, or reachability was not worked out
+        (``--reach``).
+    :type reach: word
+    :param reached_by_offset: bytes of the header behind which alone start pointers lead to it; None: no.
+    :param type: what the block is, as in ``blocks types``; None as ``reach``.
+    :param confidence: of the type: ``high``, ``medium``, ``low``; None as ``reach``, and of an unknown type.
+    :type confidence: word
+    :param pointers: words of blocks in use and of roots that are start pointers to it; None: not worked out.
+    :param interior: words that are interior pointers.
+    :param arena: None: it belongs to none.
+    :param allocator: as in ``blocks summary``.
+    :param contents: what its first bytes look like: a hint.
     :param references: the first of them.
     """
 
@@ -103,7 +131,7 @@ class Found(Place):
     details: Optional[str] = line("details")
     around: Sequence[Neighbour] = table("In memory order")
     references: Sequence[Pointer] = table("Pointers")
-    dump: Sequence[Any] = table("Words")
+    dump: Union[Rows[Word], Sequence[Word]] = table("Words")
 
 
 _LIVE = ("reach", "reached_by_offset", "type", "confidence", "pointers", "interior")
@@ -141,8 +169,13 @@ def describe(
     for heap in heaps:
         block = heap.blocks.find(address)
         if block is not None:
-            page = _found(heap, heaps, target, address, block, words, known)
-            return report_on_live([heap], page, live, [*notes, *_left_out(page, words, target)])
+            knowledge = _knowledge(known, _member_namer(heap, block, known))
+            rows: Union[Rows[Word], Sequence[Word]] = ()
+            if words is not None:
+                rows = dump(heaps, target, block_window(heap, block, address, words, target), knowledge)
+            page = _found(heap, heaps, target, address, block, rows, known)
+            report = report_on_live([heap], page, live, [*notes, *_left_out(page, words, target)])
+            return replace(report, labels={**labels_of(knowledge), **_labels(page, words)})
     region = target.index.find(address)
     if region is None:
         raise GdbextError(f"{address:#x} is not mapped", "`info proc mappings` lists what is")
@@ -151,8 +184,15 @@ def describe(
     place = (address, None, f"{address:#x} is in no block: {what}", details)
     if words is None:
         return report_on(heaps, Place(*place))
-    rows = dump(heaps, target, _window(target, region, address, words), _knowledge(known, None))
-    return report_on_live(heaps, DumpedPlace(*place, rows), live, notes)
+    knowledge = _knowledge(known, None)
+    dumped = DumpedPlace(*place, dump(heaps, target, _window(target, region, address, words), knowledge))
+    return replace(report_on_live(heaps, dumped, live, notes), labels=labels_of(knowledge))
+
+
+def _labels(page: Found, words: Optional[int]) -> Labels:
+    """Return what the text shows otherwise: nothing of what is not known, where "?" would be noise."""
+    unknown = [name for name in _OFTEN_UNKNOWN if getattr(page, name) is None or getattr(page, name) == ()]
+    return hidden(Found, (*unknown, *(("dump",) if words is None else ())))
 
 
 def _left_out(page: Found, words: Optional[int], target: Target) -> Iterator[str]:
@@ -190,7 +230,7 @@ def _found(
     target: Target,
     address: int,
     block: int,
-    words: Optional[int],
+    words: Union[Rows[Word], Sequence[Word]],
     known: Optional[Known],
 ) -> Found:
     blocks = heap.blocks
@@ -198,24 +238,21 @@ def _found(
     offset = address - pointer
     around = list(_around(heap, heaps, target, block))
     where = "the start" if offset == 0 else f"{offset} bytes inside"
-    facts = {
-        "address": address,
-        "block": pointer,
-        "place": f"{address:#x} is {where} of the block {pointer:#x}",
-        "details": _explain(heap, address),
-        "size": int(blocks.size[block]),
-        "offset": offset,
-        "state": State(int(blocks.state[block])).label,
-        "arena": arena_address(heap, int(blocks.owner[block])),
-        "allocator": heap.allocator,
-        "contents": next(row.contents for row in around if row.place == "this"),
-        "around": around,
+    return Found(
+        address=address,
+        block=pointer,
+        place=f"{address:#x} is {where} of the block {pointer:#x}",
+        details=_explain(heap, address),
+        size=int(blocks.size[block]),
+        offset=offset,
+        state=State(int(blocks.state[block])).label,
+        arena=arena_address(heap, int(blocks.owner[block])),
+        allocator=heap.allocator,
+        contents=next(row.contents for row in around if row.place == "this"),
+        around=around,
         **_facts_of_live(pointer, known),
-        "dump": _dump(heap, heaps, target, address, block, words, known),
-    }
-    left_out = [name for name in _OFTEN_UNKNOWN if facts[name] is None or facts[name] == ()]
-    page: Found = quiet(Found, (*left_out, *(("dump",) if words is None else ())))(**facts)
-    return page
+        dump=words,
+    )
 
 
 def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
@@ -238,24 +275,9 @@ def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
     return facts
 
 
-def _dump(
-    heap: Heap,
-    heaps: Sequence[Heap],
-    target: Target,
-    address: int,
-    block: int,
-    words: Optional[int],
-    known: Optional[Known],
-) -> Sequence[Any]:
-    if words is None:
-        return ()
-    window = block_window(heap, block, address, words, target)
-    member = _member_namer(int(heap.blocks.address[block]), int(heap.blocks.size[block]), known)
-    return dump(heaps, target, window, _knowledge(known, member))  # type: ignore[return-value]
-
-
-def _member_namer(pointer: int, size: int, known: Optional[Known]) -> Optional[Callable[[int], str]]:
+def _member_namer(heap: Heap, block: int, known: Optional[Known]) -> Optional[Callable[[int], str]]:
     """Return what names the members of a block whose type debug info knows, or None."""
+    pointer, size = int(heap.blocks.address[block]), int(heap.blocks.size[block])
     types = known.live.types if known else None
     row = known.live.reach.find_row(pointer) if known and types else None
     if known is None or types is None or row is None or known.types is None:

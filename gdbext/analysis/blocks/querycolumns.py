@@ -141,6 +141,12 @@ class HeapColumns:
         """Attached threads by owner."""
         return [*(arena.threads for arena in self.heap.arenas), ()]
 
+    @cached_property
+    def type_names(self) -> Sequence[str]:
+        """The names of types by code; none where types are not known."""
+        types = self.live.types if self.live else None
+        return [each.name for each in types.types] if types else []
+
 
 _Column = Callable[[HeapColumns, "slice | I64"], Tuple[Numbers, Optional[Mask]]]
 

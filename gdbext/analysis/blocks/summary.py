@@ -25,7 +25,15 @@ _SIZES_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class Totals:
-    """All blocks; the names are relied on by pipelines."""
+    """All blocks; the names are relied on by pipelines.
+
+    :param used_blocks: mmapped ones included, tcached ones not.
+    :param used_bytes: usable, as everywhere here.
+    :param free_blocks: fastbins and top included.
+    :param free_bytes: of the free blocks.
+    :param tcache_blocks: None when a heap's thread caches could not be found: what they hold then counts as used.
+    :param tcache_bytes: of the cached blocks; None as ``tcache_blocks``.
+    """
 
     used_blocks: int = line("used blocks", Kind.COUNT)
     used_bytes: int = line("used", Kind.BYTES)
@@ -47,7 +55,20 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """One arena's blocks; ``address`` is None for blocks of no arena, in mappings of their own."""
+    """One arena's blocks; ``address`` is None for blocks of no arena, in mappings of their own.
+
+    :param address: None: the blocks of no arena, in mappings of their own.
+    :param allocator: as ``heaps[].allocator`` of ``triage``.
+    :param kind: ``main``, ``thread``, ``no arena``; of jemalloc ``auto``, ``manual``.
+    :type kind: word
+    :param used_blocks: as in ``totals``.
+    :param used_bytes: of them.
+    :param tcache_blocks: None as there.
+    :param tcache_bytes: of them.
+    :param free_blocks: as in ``totals``.
+    :param free_bytes: of them.
+    :param threads: None when that could not be found out.
+    """
 
     address: Optional[int] = column("arena", Kind.ADDRESS)
     allocator: str = column("allocator", whole=True)
@@ -72,6 +93,11 @@ class NamedArenaRow(ArenaRow):
 class SizeRow:
     """All blocks of one usable size.
 
+    :param size: usable bytes of each.
+    :type size: bytes
+    :param used_blocks: as in ``totals``.
+    :param tcache_blocks: None as there.
+    :param free_blocks: as in ``totals``.
     :param share: of all blocks' bytes.
     :param cumulative: share of this row and all above it.
     """
@@ -90,9 +116,15 @@ class SizeRow:
 class PowerRow:
     """All blocks whose usable size is in one power of two.
 
-    :param from_size: smallest such size; sizes below twice that are in the row.
-    :param bytes: of all its blocks, used or not.
+    :param from_size: all sizes from this power of two to below the next share the row; most bytes first.
+    :type from_size: bytes
+    :param bytes: usable bytes of all blocks of such sizes.
     :param share: of all blocks' bytes.
+    :param used_blocks: as in ``totals``.
+    :param used_bytes: of them.
+    :param tcache_blocks: None as there.
+    :param free_blocks: as in ``totals``.
+    :param free_bytes: of them.
     """
 
     from_size: int = column("sizes from", Kind.COUNT)
@@ -114,7 +146,7 @@ class Summary:
     classes: Sequence[ClassRow] = table("All blocks", json=False)
     arenas: Sequence[ArenaRow] = table("By arena", equal_but=("address", "threads"))
     by_power: Sequence[PowerRow] = table("By size, in powers of two, most bytes first (--exact: each size)")
-    by_size: Rows = table(None)
+    by_size: Rows[SizeRow] = table(None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +154,7 @@ class ExactSummary(Summary):
     """As :class:`Summary`, the text with exact sizes."""
 
     by_power: Sequence[PowerRow] = table(None)
-    by_size: Rows = table("By size, most bytes first")
+    by_size: Rows[SizeRow] = table("By size, most bytes first")
 
 
 def summary(heaps: Sequence[Heap], exact: bool = False) -> Report:
@@ -196,7 +228,7 @@ def _group_of_state() -> U8:
     return groups
 
 
-def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows]:
+def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows[SizeRow]]:
     parts = [_size_counts(heap, part) for heap in heaps for part in slices(len(heap.blocks), _SIZES_AT_ONCE)]
     sizes = np.unique(np.concatenate([np.empty(0, np.uint64), *(values for values, _ in parts)]))
     counts = np.zeros((len(sizes), len(_GROUPS)), np.int64)

@@ -44,12 +44,14 @@ _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a s
 class Entry:
     """One owner of memory.
 
-    :param resident: bytes in RAM; None when unknown.
-    :param in_core: bytes whose contents the core has; None for a process.
+    :param owner: a mapped file's path, ``PATH (bss)``, ``glibc …``, or a kind of memory; see the guide.
+    :param resident: of them in RAM; None on a core and on a remote process.
+    :param in_core: of them with contents in the core; pages that are read from files instead are not among them; None
+        on a process.
     :param written: of them what is no hole of the core's file: nobody ever wrote there.
     :param share: of all that costs memory, see :func:`cost_of`.
     :param bytes: of address space.
-    :param not_in_core: of them mapped in the target and absent from the core; None for a process.
+    :param not_in_core: of them mapped in the target and absent from the core; None on a process.
     """
 
     owner: str = column("owner")
@@ -116,10 +118,16 @@ def memory_of(owner: str) -> Memory:
 class Ledger:
     """What ``rss`` answers.
 
-    :param total: bytes of all mappings.
-    :param residual: ``total`` less all entries: 0 unless charges overlap or lie outside.
-    :param rss: the kernel's own count, as are ``pss``, ``anon_huge_pages`` and ``swap``.
-    :param rss_difference: ``rss`` less ``resident``; the kernel does not count the zero page nor vdso.
+    :param total: of all mappings, counted from the mappings alone.
+    :param residual: ``total`` less all entries; 0 unless owners overlap or lie in no mapping.
+    :type residual: signed bytes
+    :param resident: sum of the entries; None as there.
+    :param rss: the kernel's count (smaps, Rss); None as above, like the three below.
+    :param pss: Pss: shared pages divided by their sharers.
+    :param anon_huge_pages: AnonHugePages.
+    :param swap: Swap.
+    :param rss_difference: ``rss`` less ``resident``.
+    :type rss_difference: signed bytes
     """
 
     entries: Sequence[Entry] = table("Memory by owner")

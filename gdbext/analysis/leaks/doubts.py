@@ -17,8 +17,9 @@ _UNREAD = "pointers there are not known"
 class Doubt:
     """Something that should be known and is not.
 
-    :param bytes: of memory; None when not known, or where it is no memory.
-    :param start: its first address; None when not known, or where it is in several places.
+    :param what: a root, or a part of a heap, that could not be examined; where there is any, ``complete`` is false.
+    :param bytes: None when not known, or where it is no memory.
+    :param start: its first address; None as above, or where it is in several places.
     :param effect: what it does to the answer.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.analysis.leaks.doubts import Doubt, doubts_text, find_doubts
 from gdbext.analysis.leaks.groups import LEAK_ROOT, LeakGroups, group_leaks
-from gdbext.analysis.leaks.tables import Tables
+from gdbext.analysis.leaks.tables import LeakedRow, LeakRootRow, MaybeRow, OffsetRow, SizeRow, Tables, TypeRow
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ROOT_KINDS
 from gdbext.analysis.reach.reporting import report_on_reach
@@ -17,7 +17,7 @@ from gdbext.analysis.types.model import BlockTypes
 from gdbext.heap.model import Mask
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED
 from gdbext.memory import for_each_written
-from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, line, table
+from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, hidden, line, table
 from gdbext.wording import count_text, grouped, size_text
 
 LEAK_ROOTS = 1000  # that are listed without --list
@@ -27,9 +27,24 @@ LEAK_ROOTS = 1000  # that are listed without --list
 class Totals:
     """All blocks in use; reached, possibly leaked and leaked ones add up to them, leak roots and indirect to leaked.
 
-    :param indirect_blocks: kept by leaked blocks; those in a leak root's cycle too, but for the one that stands for it.
+    :param blocks: blocks in use; tcached and free ones are none.
+    :param bytes: usable bytes of them, as everywhere here.
+    :param reached_blocks: start pointers lead there from a root.
+    :param reached_bytes: of these.
+    :param possibly_leaked_blocks: every path from a root needs an interior pointer.
+    :param possibly_leaked_bytes: of these.
+    :param leaked_blocks: unreachable.
+    :param leaked_bytes: of these.
+    :param leak_root_blocks: leaked blocks that no other leaked block points at; of a cycle that nothing else leaked
+        points at, the lowest.
+    :param leak_root_bytes: of these.
+    :param indirect_blocks: all other leaked blocks.
+    :param indirect_bytes: of these.
     :param shared_blocks: of the indirect ones, those that several leak roots lead to.
-    :param reached_by_offset_blocks: of the reached ones, those that start pointers lead to behind a header alone.
+    :param shared_bytes: of these.
+    :param reached_by_offset_blocks: of the reached ones, those that start pointers behind a header lead to, and would
+        be possibly leaked without.
+    :param reached_by_offset_bytes: of these.
     """
 
     blocks: int = line("blocks in use", Kind.COUNT)
@@ -64,9 +79,13 @@ class StateRow:
 class RootRow:
     """The roots of one kind.
 
+    :param kind: ``register``, ``stack``, ``tls``, ``global`` (writable data of modules), ``file`` (other mapped files),
+        ``anonymous`` (other memory); kinds of which there are none are left out.
+    :type kind: word
     :param ranges: stretches of memory.
+    :param bytes: of them.
     :param words: registers, and words that the ABI says to be pointers.
-    :param pointers: of them all, those that point into blocks in use.
+    :param pointers: of all words, those that point into blocks in use.
     """
 
     kind: str = column("roots")
@@ -80,10 +99,14 @@ class RootRow:
 class HeaderRow:
     """A header before what the program's own allocator hands out; see :class:`gdbext.analysis.reach.headers.Header`.
 
-    :param offset: bytes; None where it is one of ``part`` parts of the block.
-    :param blocks: with a pointer at this offset, among ``of``.
-    :param chance: the share that would have one by chance.
-    :param reached_blocks: reached by this offset alone.
+    :param offset: bytes into blocks at which pointers are start pointers, since so many lead there:
+        [leaks.md](leaks.md#headers-of-the-programs-own); None where it grows with the blocks.
+    :param part: 5: a fifth of the block; None where the offset is constant.
+    :param blocks: that have a pointer there, among ``of``.
+    :param of: possibly leaked blocks that interior pointers lead to, without those that the offsets before explain.
+    :param share: ``blocks`` of ``of``.
+    :param chance: that would have one by chance.
+    :param reached_blocks: reached by this offset.
     """
 
     offset: Optional[int] = column("bytes of header", Kind.COUNT)
@@ -105,55 +128,16 @@ class Leaks:
     states: Sequence[StateRow] = table("Blocks in use", json=False)
     roots: Sequence[RootRow] = table("Roots")
     headers: Sequence[HeaderRow] = table("Headers of the program's own: pointers behind them are start pointers")
-    by_type: Optional[Rows] = table("Leaked by type, those whose leak roots keep most first")
-    leak_roots: Rows = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
-    by_size: Rows = table("Leaked by size, most bytes first")
-    leaked: Optional[Rows] = table(None)
-    possibly_leaked: Optional[Rows] = table(None)
-    reached_by_offset: Optional[Rows] = table(None)
+    by_type: Optional[Rows[TypeRow]] = table("Leaked by type, those whose leak roots keep most first")
+    leak_roots: Rows[LeakRootRow] = table("Leak roots, those that keep most first", equal_but=("address", "contents"))
+    by_size: Rows[SizeRow] = table("Leaked by size, most bytes first")
+    leaked: Optional[Rows[LeakedRow]] = table("Leaked blocks")
+    possibly_leaked: Optional[Rows[MaybeRow]] = table("Possibly leaked blocks")
+    reached_by_offset: Optional[Rows[OffsetRow]] = table(None)
 
 
-@dataclass(frozen=True)
-class ListedLeaks(Leaks):
-    """As :class:`Leaks`, with every leaked block in the text."""
-
-    leaked: Optional[Rows] = table("Leaked blocks")
-
-
-@dataclass(frozen=True)
-class MaybeLeaks(Leaks):
-    """As :class:`Leaks`, with every possibly leaked block in the text."""
-
-    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
-
-
-@dataclass(frozen=True)
-class FullLeaks(ListedLeaks):
-    """As :class:`Leaks`, with both lists in the text."""
-
-    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
-
-
-@dataclass(frozen=True)
-class NoLeaks(Leaks):
-    """As :class:`Leaks`, where nothing leaked: the text is the verdict, and what is missing."""
-
-    states: Sequence[StateRow] = table(None, json=False)
-    roots: Sequence[RootRow] = table(None)
-    headers: Sequence[HeaderRow] = table(None)
-    by_type: Optional[Rows] = table(None)
-    leak_roots: Rows = table(None)
-    by_size: Rows = table(None)
-
-
-@dataclass(frozen=True)
-class NoLeaksMaybe(NoLeaks):
-    """As :class:`NoLeaks`, with every possibly leaked block in the text."""
-
-    possibly_leaked: Optional[Rows] = table("Possibly leaked blocks")
-
-
-_PAGES = {(False, False): Leaks, (True, False): ListedLeaks, (False, True): MaybeLeaks, (True, True): FullLeaks}
+# What the text of an answer leaves out where nothing leaked: it is the verdict then, and what is missing.
+_OF_LEAKS = ("states", "roots", "headers", "by_type", "leak_roots", "by_size", "leaked")
 
 
 def leaks(
@@ -174,10 +158,9 @@ def leaks(
     tables = Tables(reach, groups, types)
     doubts = find_doubts(reach)
     totals = count_totals(reach, groups)
-    page = _PAGES[listed, maybe] if totals.leaked_blocks else NoLeaksMaybe if maybe else NoLeaks
     report = report_on_reach(
         reach,
-        page(
+        Leaks(
             verdict(totals, doubts),
             doubts,
             totals,
@@ -197,7 +180,13 @@ def leaks(
     )
     # Where anything is missing that could point at blocks, neither their looking leaked nor silence is an answer.
     certain = not doubts and reach.whole
-    return replace(report, findings=certain and bool(totals.leaked_blocks), complete=certain and report.complete)
+    unasked = [name for name, asked in (("leaked", listed), ("possibly_leaked", maybe)) if not asked]
+    return replace(
+        report,
+        findings=certain and bool(totals.leaked_blocks),
+        complete=certain and report.complete,
+        labels=hidden(Leaks, (*unasked, *(() if totals.leaked_blocks else _OF_LEAKS))),
+    )
 
 
 # -- figures ---------------------------------------------------------------------------------------------

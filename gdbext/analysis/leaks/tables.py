@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from functools import cached_property
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -12,13 +12,15 @@ from gdbext.analysis.blocks.contents import contents_hint, pointer_namer
 from gdbext.analysis.leaks.groups import LEAK_ROOT, NO_LEADER, ROLE_NAMES, LeakGroups
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.types.model import CONFIDENCE_NAMES, BlockTypes
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column, constant
 from gdbext.heap.model import U8
 from gdbext.kernels import MAYBE_REACHED, SKIPPED, count_values
 from gdbext.memory.intervals import I64, slices
-from gdbext.report import Kind, Rows, column
+from gdbext.report import Kind, Rows, column, rows_of_batches
 
 _HINTS = 1000  # rows of a list whose contents are looked at
-_AT_ONCE = 4096  # rows made at once
+_HINTS_AT_ONCE = 20
+_CONFIDENCE = [name or None for name in CONFIDENCE_NAMES]
 _SIZES_AT_ONCE = 1 << 22
 _EQUAL = 3  # equal leak roots that are worth one line
 
@@ -27,10 +29,14 @@ _EQUAL = 3  # equal leak roots that are worth one line
 class LeakRootRow:
     """One leak root.
 
-    :param cycle: blocks of the cycle that it stands for; 0 for none.
-    :param kept_blocks: itself and those that only it leads to.
-    :param type: None where types were not looked for.
-    :param contents: what its first bytes look like; None far down in a long list.
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param kept_blocks: itself, and blocks that it alone leads to.
+    :param kept_bytes: the order of the list.
+    :param cycle: blocks of the cycle that it represents; 0: it is in none.
+    :param type: None: types could not be looked for.
+    :param contents: what its first bytes look like: a hint; None beyond the first 1000 rows.
     """
 
     address: int = column("leak root", Kind.ADDRESS)
@@ -44,7 +50,14 @@ class LeakRootRow:
 
 @dataclass(frozen=True)
 class SizeRow:
-    """The leaked blocks of one usable size."""
+    """The leaked blocks of one usable size.
+
+    :param size: usable bytes of each.
+    :type size: bytes
+    :param blocks: leaked blocks of that size.
+    :param bytes: the order of the list.
+    :param leak_roots: of them leak roots.
+    """
 
     size: int = column("size", Kind.COUNT)
     blocks: int = column("leaked blocks", Kind.COUNT)
@@ -56,7 +69,14 @@ class SizeRow:
 class TypeRow:
     """The leaked blocks of one type.
 
-    :param kept_bytes: by its leak roots.
+    :param type: what the blocks are, as in ``blocks types``.
+    :param recognised_by: ``vtable``, ``debug info``, ``container``, ``shape``, ``python``, ``similarity``, ``text``,
+        ``zeros``, ``pointers``, ``unknown``.
+    :type recognised_by: word
+    :param blocks: leaked blocks of the type.
+    :param bytes: usable bytes of them.
+    :param leak_roots: of them leak roots.
+    :param kept_bytes: what these leak roots keep; the order of the list.
     """
 
     type: str = column("type")
@@ -71,8 +91,16 @@ class TypeRow:
 class LeakedRow:
     """One leaked block.
 
-    :param leak_root: the one that alone leads to it, itself for a leak root; None where several do.
+    :param address: in the order of addresses.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: ``leak root``, ``indirect``, ``cycle`` (in the cycle of a leak root, which is its lowest block).
+    :type state: word
+    :param leak_root: the one that alone leads to it, itself for a leak root; None: several do.
     :param kept_by: the same for people.
+    :param type: as above.
+    :param confidence: of the type: ``low``, ``medium``, ``high``; None where it is unknown.
+    :type confidence: word
     """
 
     address: int = column("address", Kind.ADDRESS)
@@ -86,7 +114,14 @@ class LeakedRow:
 
 @dataclass(frozen=True)
 class MaybeRow:
-    """One block to which every path needs an interior pointer."""
+    """One block to which every path needs an interior pointer.
+
+    :param address: in the order of addresses.
+    :param size: usable bytes.
+    :type size: bytes
+    :param type: as above.
+    :param contents: as above.
+    """
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
@@ -96,7 +131,14 @@ class MaybeRow:
 
 @dataclass(frozen=True)
 class OffsetRow:
-    """One block that start pointers lead to behind a header alone."""
+    """One block that start pointers lead to behind a header alone.
+
+    :param address: reached where an offset of ``headers`` counts, possibly leaked otherwise; in the order of addresses.
+    :param size: usable bytes.
+    :type size: bytes
+    :param reached_by_offset: bytes of the header.
+    :param type: as above.
+    """
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
@@ -115,27 +157,25 @@ class Tables:
     groups: LeakGroups
     types: Optional[BlockTypes]
 
-    def leak_roots(self, most: Optional[int] = None) -> Rows:
+    def leak_roots(self, most: Optional[int] = None) -> Rows[LeakRootRow]:
         """Return the leak roots, those that keep most bytes first; None: all of them."""
-        number = len(self.groups.roots[:most])
-        def rows() -> Iterator[LeakRootRow]:
-            return islice(self._leak_root_rows(), most)
+        order = self.groups.by_kept[:most]
+        runs = self._leak_root_runs
+        return Rows.of_columns(lambda _: self._leak_roots(order), LeakRootRow, len(order), runs, reads=_HINTS)
 
-        return Rows(rows, LeakRootRow, number, self._leak_root_runs, reads=_HINTS)
-
-    def leaked(self) -> Rows:
+    def leaked(self) -> Rows[LeakedRow]:
         """Return every leaked block, in address order."""
-        return Rows(self._leaked_rows, LeakedRow, len(self.groups), reads=0)
+        return Rows.of_columns(self._leaked, LeakedRow, len(self.groups), reads=0)
 
-    def possibly_leaked(self) -> Rows:
+    def possibly_leaked(self) -> Rows[MaybeRow]:
         """Return every possibly leaked block, in address order."""
         rows = np.flatnonzero(self.reach.states == MAYBE_REACHED)
-        return Rows(lambda: self._maybe_rows(rows), MaybeRow, len(rows), reads=_HINTS)
+        return Rows.of_columns(lambda _: self._possibly_leaked(rows), MaybeRow, len(rows), reads=_HINTS)
 
-    def reached_by_offset(self) -> Rows:
+    def reached_by_offset(self) -> Rows[OffsetRow]:
         """Return every block that is reached by an offset alone, in address order."""
         rows = np.flatnonzero(self.reach.header_offsets)
-        return Rows(lambda: self._offset_rows(rows), OffsetRow, len(rows))
+        return Rows.of_columns(lambda _: self._by_offset(rows), OffsetRow, len(rows), reads=0)
 
     def contents_of(self, row: int) -> Optional[str]:
         """Return what a row's first bytes look like."""
@@ -149,12 +189,12 @@ class Tables:
             return None
         return int(groups.rows[groups.leader[place]])
 
-    def by_size(self) -> Rows:
+    def by_size(self) -> Rows[SizeRow]:
         """Return the sizes of leaked blocks, most bytes first."""
         rows = sorted(self._size_rows(), key=lambda row: (-row.bytes, row.size))
         return Rows(lambda: rows, SizeRow, len(rows), reads=0)
 
-    def by_type(self) -> Optional[Rows]:
+    def by_type(self) -> Optional[Rows[TypeRow]]:
         """Return the types of leaked blocks, those whose leak roots keep most first; None where types are not known."""
         if self.types is None:
             return None
@@ -176,47 +216,56 @@ class Tables:
         lengths = np.diff(np.append(starts, len(order)))
         if not np.any(lengths >= _EQUAL):
             return None
-        return zip(self._leak_root_rows(order[starts]), lengths.tolist())
+        return zip(rows_of_batches(self._leak_roots(order[starts]), LeakRootRow), lengths.tolist())
 
-    def _leak_root_rows(self, order: Optional[I64] = None) -> Iterator[LeakRootRow]:
-        groups = self.groups
-        order = groups.by_kept if order is None else order
-        hint = Hints(self.reach)
-        for part in slices(len(order), _AT_ONCE):
+    def _leak_roots(self, order: I64) -> Iterator[Batch]:
+        groups, hints = self.groups, Hints(self.reach)
+        for part in _pieces(len(order)):
             at = order[part]
             rows = groups.rows[groups.roots[at]]
-            columns = (rows, groups.kept_blocks[at], groups.kept_bytes[at], groups.cycle[at])
-            for row, blocks, kept, cycle in zip(*(each.tolist() for each in columns)):
-                address, size = int(self.reach.address[row]), int(self.reach.size[row])
-                contents = hint.of(address, size)
-                yield LeakRootRow(address, size, blocks, kept, cycle, self.type_of(row), contents)
+            yield {
+                **self._blocks(rows),
+                "kept_blocks": Column(groups.kept_blocks[at]),
+                "kept_bytes": Column(groups.kept_bytes[at]),
+                "cycle": Column(groups.cycle[at]),
+                "contents": hints.column(self.reach, rows),
+            }
 
-    def _leaked_rows(self) -> Iterator[LeakedRow]:
-        groups, address = self.groups, self.reach.address
-        for part in slices(len(groups), _AT_ONCE):
+    def _leaked(self, names: Sequence[str]) -> Iterator[Batch]:
+        groups, types = self.groups, self.types
+        for part in slices(len(groups), ROWS_AT_ONCE):
             rows, leader = groups.rows[part], groups.leader[part]
-            above = address[groups.rows[np.maximum(leader, 0)]]
-            columns = (rows, address[rows], self.reach.size[rows], groups.role[part], leader, above)
-            for row, place, size, role, by, root in zip(*(each.tolist() for each in columns)):
-                known = None if by == NO_LEADER else root
-                kept_by = "several" if known is None else f"{known:#x}"
-                kind, sure = self.type_of(row), self._confidence(row)
-                yield LeakedRow(place, size, ROLE_NAMES[role], known, kept_by, kind, sure)
+            above = self.reach.address[groups.rows[np.maximum(leader, 0)]]
+            leak_root = Column(above, leader != NO_LEADER)
+            yield {
+                **self._blocks(rows),
+                "state": Column(groups.role[part], words=ROLE_NAMES),
+                "leak_root": leak_root,
+                "kept_by": _kept_by(leak_root) if "kept_by" in names else constant(None, len(rows)),
+                "confidence": Column(types.confidence[rows], words=_CONFIDENCE) if types else constant(None, len(rows)),
+            }
 
-    def _maybe_rows(self, rows: I64) -> Iterator[MaybeRow]:
-        hint = Hints(self.reach)
-        for part in slices(len(rows), _AT_ONCE):
-            chosen = rows[part]
-            columns = (chosen, self.reach.address[chosen], self.reach.size[chosen])
-            for row, address, size in zip(*(each.tolist() for each in columns)):
-                yield MaybeRow(address, size, self.type_of(row), hint.of(address, size))
+    def _possibly_leaked(self, rows: I64) -> Iterator[Batch]:
+        hints = Hints(self.reach)
+        for part in _pieces(len(rows)):
+            yield {**self._blocks(rows[part]), "contents": hints.column(self.reach, rows[part])}
 
-    def _offset_rows(self, rows: I64) -> Iterator[OffsetRow]:
-        for part in slices(len(rows), _AT_ONCE):
-            chosen = rows[part]
-            columns = (chosen, self.reach.address[chosen], self.reach.size[chosen], self.reach.header_offsets[chosen])
-            for row, address, size, offset in zip(*(each.tolist() for each in columns)):
-                yield OffsetRow(address, size, offset, self.type_of(row))
+    def _by_offset(self, rows: I64) -> Iterator[Batch]:
+        for part in slices(len(rows), ROWS_AT_ONCE):
+            offsets = Column(self.reach.header_offsets[rows[part]])
+            yield {**self._blocks(rows[part]), "reached_by_offset": offsets}
+
+    def _blocks(self, rows: I64) -> Dict[str, Column]:
+        """Return what all these tables say of blocks."""
+        return {
+            "address": Column(self.reach.address[rows]),
+            "size": Column(self.reach.size[rows]),
+            "type": Column(self.types.code[rows], words=self._type_names) if self.types else constant(None, len(rows)),
+        }
+
+    @cached_property
+    def _type_names(self) -> Sequence[str]:
+        return [each.name for each in self.types.types] if self.types else []
 
     def _size_rows(self) -> Iterator[SizeRow]:
         """Iterate over the sizes, of which there are far fewer than blocks."""
@@ -250,8 +299,16 @@ class Tables:
         """Return the name of a row's type; None where types are not known."""
         return None if self.types is None else self.types.name(row)
 
-    def _confidence(self, row: int) -> Optional[str]:
-        return None if self.types is None else CONFIDENCE_NAMES[int(self.types.confidence[row])] or None
+
+def _pieces(count: int) -> Iterator[slice]:
+    """Iterate over slices of rows: short ones as far as contents are looked at, since often few rows are wanted."""
+    yield from slices(min(count, _HINTS), _HINTS_AT_ONCE)
+    for part in slices(count - _HINTS, ROWS_AT_ONCE):
+        yield slice(part.start + _HINTS, part.stop + _HINTS)
+
+
+def _kept_by(leak_root: Column) -> Column:
+    return Column(["several" if root is None else f"{root:#x}" for root in leak_root.cells()])
 
 
 _OTHER_OR_ROOT: U8 = np.array([0, 1, *[SKIPPED] * 254], np.uint8)
@@ -269,3 +326,10 @@ class Hints:
         """Return what a block's first bytes look like, or None where enough have been looked at."""
         self._left -= 1
         return contents_hint(self._reader, address, size, self._name) if self._left >= 0 else None
+
+    def column(self, reach: Reach, rows: I64) -> Column:
+        """Return the same of rows that follow those before."""
+        some = slice(max(self._left, 0))
+        blocks = zip(reach.address[rows[some]].tolist(), reach.size[rows[some]].tolist())
+        contents = [self.of(*block) for block in blocks]
+        return Column([*contents, *[None] * (len(rows) - len(contents))])

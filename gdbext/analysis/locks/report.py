@@ -35,7 +35,10 @@ class Owner:
 class Candidate:
     """A thread that may hold an ownerless lock.
 
-    :param places: where it mentions the lock's address.
+    :param number: threads that mention the address of a lock that does not say who holds it; most likely first.
+    :param places: where: registers, words from the stack pointer on.
+    :param confidence: ``medium`` (a register that functions preserve), ``low``.
+    :type confidence: word
     """
 
     number: int
@@ -74,7 +77,31 @@ class Position:
 class ThreadRow:
     """One thread.
 
-    :param because: why it is believed, for JSON and ``--why``.
+    :param number: the debugger's.
+    :param lwp: the kernel's id as the debugger sees it.
+    :param tid: the id in the process's own PID namespace, which locks hold; None: not found.
+    :param name: None on a core, which holds no thread names.
+    :param state: ``running``, ``spinning``, ``futex``, ``syscall`` (any other), ``unknown`` (no registers, or of an
+        unknown machine).
+    :type state: word
+    :param primitive: ``mutex``, ``recursive-mutex``, ``errorcheck-mutex``, ``adaptive-mutex``, ``robust-mutex``,
+        ``pi-mutex``, ``rwlock-read``, ``rwlock-write``, ``condition``, ``semaphore``, ``barrier``, ``join``,
+        ``spinlock``, ``once``, ``low-level-lock`` (libc's own), ``futex`` (of none of these); None: it waits for no
+        lock.
+    :type primitive: word
+    :param syscall: the system call that it is in; None: none.
+    :param lock: of the object that it waits for; of a join the thread's own structure in libc.
+    :param lock_name: what is there: a table's lock, a symbol, a thread's stack, a block (where the heap was walked), a
+        mapping.
+    :param owner: who holds it, as the lock itself says; of a join the thread that is to end. None: it does not say.
+    :type owner: owner
+    :param timed: whether the wait ends by itself; None: it waits for nothing, or spins.
+    :param confidence: ``high``, ``medium``, ``low``: that it is this lock, of this kind; None: it waits for none.
+    :type confidence: word
+    :param because: why.
+    :param frame: the innermost function that is neither libc's nor a lock's; None: it has no name.
+    :param frame_line: where in it, as ``FILE:LINE``; None: no debug info.
+    :param frame_address: the same as an address; None: there is no such frame.
     """
 
     number: int = column("thread", Kind.NUMBER)
@@ -104,8 +131,21 @@ class ThreadRow:
 class LockRow:
     """One lock that somebody waits for.
 
-    :param word: the raw word.
-    :param owner_waits: what the owner itself waits at, or its state.
+    :param address: as ``threads[].lock``; those with most waiters first.
+    :param name: as ``threads[].lock_name``.
+    :param primitive: what is waited for, as in ``threads[].primitive``; of a read-write lock perhaps both, joined by a
+        comma.
+    :param waiters: threads that wait for it.
+    :param waiting: which.
+    :param word: the word that says whether it is held; None: not read.
+    :type word: signed
+    :param meaning: the same in words.
+    :param owner: as ``threads[].owner``.
+    :type owner: owner
+    :param owner_waits: what the owner does, or the first candidate; None: neither is known.
+    :param holder_position: where in a chain the owner, or the first candidate, is; None: nothing says so.
+    :type holder_position: position
+    :param faults: what the lock says against itself; each a problem ``lock-state`` too.
     """
 
     address: int = column("lock", Kind.ADDRESS)
@@ -126,7 +166,15 @@ class LockRow:
 
 @dataclass(frozen=True)
 class ConvoyRow:
-    """Threads held up by one, as JSON has it."""
+    """Threads held up by one, as JSON has it.
+
+    :param lock: the lock of the root with most waiters; None: they wait for its end.
+    :param holder: the root: it waits for no other thread. None: not known.
+    :param waiters: threads that wait for it, through others too.
+    :param count: how many.
+    :param guessed: the holder is known by mention only.
+    :param holder_is: what the root does.
+    """
 
     lock: Optional[int] = column("lock", Kind.ADDRESS)
     holder: Optional[int] = column("root", Kind.NUMBER)
@@ -138,7 +186,15 @@ class ConvoyRow:
 
 @dataclass(frozen=True)
 class LockWaits:
-    """What ``lockwait`` answers."""
+    """What ``lockwait`` answers.
+
+    :param sentences: every cycle and every queue in words, those of the findings too, and waits that nobody seems able
+        to end.
+    :param cycles: the threads of each cycle: each waits for the next, the last for the first.
+    :param unowned: threads that wait in a known function for what no lock in memory names the owner of, by function; no
+        findings.
+    :type unowned: waits
+    """
 
     summary: str = line("locks", json=False)
     findings: Sequence[Finding] = table("Findings")

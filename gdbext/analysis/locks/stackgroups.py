@@ -21,7 +21,10 @@ DEEPEST = 64
 class StackFrame:
     """One frame of a stack.
 
-    :param address: where the function is, or goes on when the frame before returns.
+    :param function: the same frames, which make two stacks equal by their addresses; None: no name is known.
+    :param line: ``FILE:LINE``; None: no debug info.
+    :param module: file name of the program or library.
+    :param address: program counter: of frames but the innermost, where it goes on after the call.
     """
 
     function: Optional[str] = column(None)
@@ -34,7 +37,10 @@ class StackFrame:
 class StackRow:
     """One stack.
 
-    :param stack: function names, innermost first.
+    :param count: threads with this stack; most first.
+    :param numbers: which.
+    :param doing: what they wait at, else the system call or the state.
+    :param stack: functions, the innermost first; empty where it could not be unwound.
     :param frames: the same frames.
     """
 

@@ -19,11 +19,19 @@ _HINT = "give the file of an earlier lockwait --json=FILE"
 class ChangeRow:
     """One lock in both samples.
 
-    :param still: threads that wait for it both times.
-    :param verdict: ``stuck`` (same waiters, same holder, which has not moved), ``slow`` (same holder, moving),
-        ``moving`` (another holder, or other waiters), ``gone`` (nobody waits any more), ``new``,
-        ``same holder`` (which runs; nothing says whether it has moved), ``same waiters`` (of a lock without a holder).
-    :param overall: the same over all samples that were compared, one after the other.
+    :param lock: every lock that is waited for now, or was in the previous sample.
+    :param name: as ``locks[].name``.
+    :param before: threads that waited for it in the previous sample.
+    :param now: that wait now.
+    :param still: both times, by ``lwp``.
+    :param holder: now.
+    :param verdict: ``stuck`` (the same waiters and holder, which has not moved), ``slow`` (the same, and it has moved),
+        ``moving`` (another holder, or other waiters), ``new``, ``gone``, ``same holder`` (nothing says whether it has
+        moved), ``same waiters`` (of a lock without a holder).
+    :type verdict: word
+    :param overall: as ``verdict``, over all samples: ``stuck``, ``slow``, ``moving``, ``new``, ``gone``, ``same
+        holder``, ``same waiters``.
+    :type overall: word
     """
 
     lock: int = column("lock", Kind.ADDRESS)
@@ -52,7 +60,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class ComparedLockWaits(LockWaits):
-    """What ``lockwait --compare`` answers."""
+    """What ``lockwait --compare`` answers.
+
+    :param samples: one for each comparison so far, the first sample included; as they were read from JSON.
+    """
 
     changes: Sequence[ChangeRow] = table("Since the previous sample", default=())
     samples: Sequence[Any] = line(None, Kind.OBJECT, default=())

@@ -45,11 +45,23 @@ assert sorted(_BEST) == sorted(ROOT_KINDS)
 class Step:
     """A pointer of the chain.
 
-    :param chain: which chain, from 1 on.
-    :param kind: of the place that it lies in.
+    :param chain: which chain, from 1 on; its steps follow each other.
+    :param kind: where the pointer is: ``register``, ``stack``, ``tls``, ``global``, ``file``, ``anonymous`` (roots),
+        ``block``.
+    :type kind: word
+    :param address: of the pointer; None: a register.
+    :param thread: the debugger's number, of a register, a stack, thread-local storage.
+    :param block: the block that the pointer lies in; None, as are the three below, of a root.
+    :param size: of that block.
+    :type size: bytes
+    :param type: of that block.
+    :param offset: of the pointer: in that block, or in the variable or module that ``place`` names.
+    :type offset: signed
     :param to: beginning of the block that it points at.
-    :param interior: whether it points behind that beginning.
+    :param into: bytes behind that beginning.
+    :param interior: whether it is an interior pointer: ``into`` is neither 0 nor the bytes of a recognised header.
     :param mangled: whether it is XORed with the word's own address >> 12; None where it cannot be found any more.
+    :param place: the place in words.
     """
 
     chain: int = column(None, Kind.COUNT)
@@ -71,9 +83,21 @@ class Step:
 class Paths:
     """What ``blocks path`` answers.
 
+    :param address: the one asked about.
     :param block: None where the address is in no block.
-    :param depth: pointers of the first chain; None where there is no chain.
+    :type block: address
+    :type size: bytes
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``; None: not in use.
+    :type reach: word
+    :param type: what the block is; None: not known.
+    :param what: all that in one sentence.
+    :param depth: pointers of the first chain; None: there is none.
     :param from_root: whether the chains begin at roots; else at a leaked block, or there is none.
+    :param kept_by: what keeps it alive, in words.
+    :param chains: how many: one, or with ``--roots`` more.
     """
 
     address: int = column(None, Kind.ADDRESS)
@@ -87,8 +111,8 @@ class Paths:
     from_root: bool = column(None, Kind.FLAG)
     kept_by: str = line("kept by")
     chains: int = column(None, Kind.COUNT)
-    steps: Rows = table(None)
-    shown: Rows = table("Pointers", json=False)
+    steps: Rows[Step] = table(None)
+    shown: Rows[Step] = table("Pointers", json=False)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,25 @@ _DOTS = 8  # deeper levels are told by their number, so that names stay in view
 class Reference:
     """A word that points at the block, or at one that leads there.
 
-    :param depth: 1 points at the block itself.
-    :param into: bytes behind the beginning of what it points at; None where it cannot be read any more.
-    :param mangled: whether it is XORed with the word's own address >> 12; None where it cannot be read any more.
+    :param depth: 1: points at the block itself.
+    :param kind: where the word is: ``register``, ``stack``, ``tls``, ``global``, ``file``, ``anonymous`` (roots),
+        ``block`` (in use).
+    :type kind: word
+    :param address: of the word; None: a register.
     :param target: beginning of what it points at.
-    :param pointers: how many words point at the block that this one lies in; None where that was not looked for.
+    :param into: bytes behind that beginning; None: it cannot be read any more.
+    :param mangled: with ``--mangled``: the word is the pointer XORed with its own address >> 12; None: it cannot be
+        read any more.
+    :param thread: the debugger's number, of a register, a stack, thread-local storage.
+    :param block: the block that the word lies in; None, as are the three below, of a root.
+    :param size: of that block.
+    :type size: bytes
+    :param type: of that block.
+    :param offset: of the word: in that block, or in the variable or module that ``place`` names.
+    :type offset: signed
+    :param again: the block that the word lies in is listed elsewhere, or is the one asked about: not followed.
+    :param pointers: words that point at the block that this one lies in; None: not followed.
+    :param place: the place in words.
     """
 
     depth: int = column(None, Kind.COUNT)
@@ -58,8 +72,21 @@ class Reference:
 class References:
     """What ``blocks refs`` answers; the counts are of words, whatever is shown.
 
-    :param block: None where the address is in no block.
-    :param reach: None of what is not in use.
+    :param address: the one asked about.
+    :param block: user pointer of the block that it is in; None, as are the four below, when there is none.
+    :param size: usable bytes.
+    :type size: bytes
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``, ``dirty``, ``muzzy``.
+    :type state: word
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``; None: the block is not in use, so that these pointers
+        dangle.
+    :type reach: word
+    :param type: what the block is, as in ``blocks types``; None: not known, or not looked for (``--types``).
+    :param what: all that in one sentence.
+    :param pointers: words in roots and in blocks in use that are start pointers, behind a recognised header too.
+    :param interior: those that are interior pointers.
+    :param stale: words in freed blocks, and in allocators' own memory, that point at or into it.
     """
 
     address: int = column(None, Kind.ADDRESS)
@@ -72,9 +99,9 @@ class References:
     pointers: int = line("pointers to its beginning", Kind.COUNT)
     interior: int = line("pointers into it", Kind.COUNT)
     stale: int = line("in memory that is not in use", Kind.COUNT)
-    references: Rows = table(None)
-    shown: Rows = table("Pointers", json=False)
-    stale_references: Rows = table("In memory that is not in use: these keep nothing alive")
+    references: Rows[Reference] = table(None)
+    shown: Rows[Reference] = table("Pointers", json=False)
+    stale_references: Rows[Reference] = table("In memory that is not in use: these keep nothing alive")
 
 
 @dataclass(frozen=True)
@@ -155,7 +182,7 @@ def _data(
     address: int,
     wanted: Wanted,
     counts: "_Counts",
-    tables: Tuple[Rows, Rows, Rows],
+    tables: Tuple[Rows[Reference], Rows[Reference], Rows[Reference]],
 ) -> References:
     row, known = wanted.row, wanted.state is not None
     return References(

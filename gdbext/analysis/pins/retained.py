@@ -28,7 +28,14 @@ _BITS = 22  # 2 ** 31 numbers of so many bits add up exactly in a float
 class RootRow:
     """One owner of root words.
 
-    :param words: that point at blocks.
+    :param retained: what only this root leads to; the order of the list.
+    :param blocks: blocks of these bytes.
+    :param words: its words that point at or into blocks.
+    :param kind: ``register``, ``stack``, ``tls``, ``global``, ``file``, ``anonymous``.
+    :type kind: word
+    :param address: of a variable, or where a mapping or module begins; None of what a thread has.
+    :param thread: the debugger's number; None of others.
+    :param root: its name.
     """
 
     retained: int = column("retained", Kind.BYTES)
@@ -44,8 +51,13 @@ class RootRow:
 class BlockRow:
     """A block that keeps others alive.
 
-    :param retained: its own bytes, and those of all that only it keeps.
-    :param by: what keeps it alive.
+    :param retained: what would be lost without the block, itself included; the order of the list.
+    :param blocks: blocks of these bytes.
+    :param address: user pointer. A block is left out that keeps more than half of what the block above it keeps.
+    :param size: usable bytes.
+    :type size: bytes
+    :param type: None: not known.
+    :param by: what alone keeps it: a block, a root, or ``several roots``.
     """
 
     retained: int = column("retained", Kind.BYTES)
@@ -60,7 +72,11 @@ class BlockRow:
 class TypeRow:
     """All reached blocks of one type.
 
-    :param retained: None of those whose type is not known: they have nothing in common.
+    :param retained: what would be lost without all blocks of the type; types overlap. None: ``unknown`` is no type.
+    :param share: of ``reached``.
+    :param own: usable bytes of the blocks themselves.
+    :param blocks: of the type.
+    :param type: as in ``blocks types``.
     """
 
     retained: Optional[int] = column("retained", Kind.BYTES)
@@ -72,7 +88,17 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class Retained:
-    """What ``blocks retained`` answers: ``kept_by_one`` + ``shared`` is ``reached``."""
+    """What ``blocks retained`` answers: ``kept_by_one`` + ``shared`` is ``reached``.
+
+    :param reached_blocks: blocks that roots lead to, by pointers into the middle of blocks too: reached and possibly
+        leaked ones.
+    :param reached: usable bytes of them.
+    :param kept_by_one: of them, what only one root leads to.
+    :param shared: what several roots lead to.
+    :param shared_blocks: blocks of these bytes.
+    :param leaked: of blocks that no root leads to, in no other figure.
+    :param root_count: roots that point at blocks.
+    """
 
     reached_blocks: int = line("blocks that roots lead to", Kind.COUNT)
     reached: int = line("their bytes", Kind.BYTES)

@@ -231,9 +231,17 @@ def _check(target: Target, each: Walked) -> Sequence[Problem]:
 class TableRow:
     """One table of bins.
 
-    :param entries: its own count, or None where it keeps none.
-    :param max_bin: the longest bin, that with the lowest index of several; None when all are empty.
-    :param end: chains by the reason of their end; empty bins end with ``null`` (``head``, ``count``).
+    :param index: place in the group; 0 for a single table, list or tree.
+    :param address: of the object; of the first node where there is none.
+    :param bins: of all its arrays; slots of open addressing; None: it has none.
+    :param entries: its own count; None: it keeps none, or the shape does not say where.
+    :param walked: entries that were walked.
+    :param nonempty: bins that hold any; None as ``bins``.
+    :param max_len: the longest chain; of a list or tree all of it.
+    :param max_bin: where the longest chain is, the lowest of several; None: no bins, or all empty.
+    :param end: chains by the reason of their end, empty ones included: ``null``, ``head``, ``sentinel``, ``count``,
+        ``limit``, ``cycle``, ``bad-pointer``, ``decode-error``, ``forbidden``, ``absent``, ``interrupted``.
+    :type end: named counts
     """
 
     index: int = column("table", Kind.NUMBER)
@@ -340,7 +348,13 @@ def _check_outcome(each: Walked) -> Sequence[Problem]:
 class WalkReport:
     """What ``walklist`` answers.
 
-    :param max_table: the table with the longest bin.
+    :param shape: what EXPR was taken for, and where it is.
+    :param total: entries of all tables.
+    :param bins: of all tables; None: none has any.
+    :param nonempty: as ``bins``.
+    :param max_len: the longest chain of all.
+    :param max_table: index of the table that it is in; None: there are no tables.
+    :param max_bin: as ``tables[].max_bin``.
     """
 
     shape: str = line("shape")
@@ -437,8 +451,12 @@ def _limited(walk: Walk) -> int:
 class CountReport:
     """What ``listcount`` answers.
 
-    :param address: where it ended: the bad pointer, the cycle's first node; None for null.
-    :param cycle: nodes in the cycle, or None.
+    :param count: nodes, those of a cycle once.
+    :param end: ``null``, ``head``, ``sentinel``, ``count``, ``limit``, ``cycle``, ``bad-pointer``, ``decode-error``,
+        ``forbidden``, ``absent``, ``interrupted``.
+    :type end: word
+    :param address: what the last link held: the bad pointer, the cycle's first node; None where it ended by ``null``.
+    :param cycle: nodes in the cycle; None: there is none.
     """
 
     count: int = line("entries", Kind.COUNT)

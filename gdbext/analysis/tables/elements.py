@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.tables.counts import Walked, is_complete, notes_of, problems_of
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
+from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.structures.shapes.resolve import Opened
@@ -20,7 +22,6 @@ from gdbext.wording import count_text, grouped
 Rows64 = npt.NDArray[np.int64]
 
 DEFAULT_LIMIT = 100  # elements that a command is run for, unless --limit says otherwise
-_BATCH = 1 << 16  # addresses that are made Python numbers at once
 _STEP = 256  # elements between two looks at the clock
 _PATIENCE = 16  # elements without a value before the reason is asked
 
@@ -57,7 +58,14 @@ class Element:
 
 @dataclass(frozen=True)
 class ElementRow:
-    """One element; each field has a column of its own besides."""
+    """One element; each field has a column of its own besides.
+
+    :param index: place among all elements that were walked (not with ``-a``).
+    :param table: as ``index`` of ``tables``.
+    :param address: of the element, not of the node in it.
+    :param fields: with ``--where`` alone: ``element``, as gdb's printers show it.
+    :type fields: named texts
+    """
 
     index: int = column("index", Kind.NUMBER)
     table: int = column(None, Kind.COUNT)
@@ -67,7 +75,10 @@ class ElementRow:
 
 @dataclass(frozen=True)
 class OutputRow:
-    """What a command wrote for one element."""
+    """What a command wrote for one element.
+
+    :param output: with ``--each``: what the command wrote.
+    """
 
     index: int = column(None, Kind.COUNT)
     table: int = column(None, Kind.COUNT)
@@ -79,10 +90,11 @@ class OutputRow:
 class ElementReport:
     """What ``listprint`` and ``walklist --where`` answer.
 
-    :param matching: elements that passed the filter; None where there was none.
+    :param walked: with ``--where`` alone: elements that were walked.
+    :param matching: with ``--where`` alone: those for which it holds; None without a filter.
     """
 
-    elements: Rows = table("Elements")
+    elements: Rows[ElementRow] = table("Elements")
     walked: int = line("walked", Kind.COUNT)
     matching: Optional[int] = line("matching", Kind.COUNT)
 
@@ -98,7 +110,7 @@ class PlainReport(ElementReport):
 class OutputReport:
     """What ``walklist --each`` answers."""
 
-    elements: Rows = table("Outputs")
+    elements: Rows[OutputRow] = table("Outputs")
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ class AddressRow:
 class AddressReport:
     """What ``walklist -a`` answers."""
 
-    elements: Rows = table("Elements")
+    elements: Rows[AddressRow] = table("Elements")
 
 
 @dataclass(frozen=True)
@@ -245,13 +257,14 @@ def output_report(opened: Opened, chosen: Selection, command: str, limit: int, p
 def address_report(opened: Opened, chosen: Selection) -> Report:
     """Return the elements' addresses and nothing else, one a line."""
 
-    def make() -> Iterator[AddressRow]:
-        for addresses in chosen.addresses:
-            for start in range(0, len(addresses), _BATCH):
-                yield from map(AddressRow, addresses[start : start + _BATCH].tolist())
+    rows = Rows.of_columns(lambda _: _address_columns(chosen), AddressRow, chosen.count, reads=0)
+    return dataclasses.replace(_report(opened, AddressReport(rows), chosen), bare=True)
 
-    report = _report(opened, AddressReport(Rows(make, AddressRow, chosen.count, reads=0)), chosen)
-    return dataclasses.replace(report, bare=True)
+
+def _address_columns(chosen: Selection) -> Iterator[Batch]:
+    for addresses in chosen.addresses:
+        for part in slices(len(addresses), ROWS_AT_ONCE):
+            yield {"address": Column(addresses[part])}
 
 
 def _report(opened: Opened, data: Any, chosen: Selection) -> Report:

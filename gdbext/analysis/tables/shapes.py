@@ -24,7 +24,16 @@ from gdbext.target import Target
 
 @dataclass(frozen=True)
 class ShapeRow:
-    """One shape."""
+    """One shape.
+
+    :param name: by which ``--shape`` takes it.
+    :param kind: ``list``, ``bins``, ``group``, ``probe``, ``tree``.
+    :type kind: word
+    :param types: the types that it fits, or how else it is chosen.
+    :param summary: one line.
+    :param file: without folders.
+    :param source: where the layout was read.
+    """
 
     name: str = column("name")
     kind: str = column("kind")
@@ -45,8 +54,12 @@ class ShapeList:
 class FitRow:
     """One type that a shape fits by name.
 
-    :param members: where offsets come from; ``none`` when the shape cannot be used on it.
-    :param reason: why it cannot, else "".
+    :param type: a type that the shape names and this program has; "any address" where the shape needs no type of the
+        program. ``fits`` is None without a program.
+    :param members: where offsets come from: ``debug info``, ``declarations`` (the shape's own), ``offsets``; ``none``:
+        it does not fit.
+    :type members: word
+    :param reason: why it does not fit; else empty.
     """
 
     type: str = column("type")
@@ -63,7 +76,16 @@ class TextRow:
 
 @dataclass(frozen=True)
 class ShapeShown:
-    """One shape whole."""
+    """One shape whole.
+
+    :param name: as in ``shapes list``.
+    :param summary: one line.
+    :param kind: ``list``, ``bins``, ``group``, ``probe``, ``tree``.
+    :type kind: word
+    :param source: where the layout was read.
+    :param file: without folders.
+    :param text: the file.
+    """
 
     name: str = line("name")
     summary: str = line("summary")
@@ -77,19 +99,34 @@ class ShapeShown:
 
 @dataclass(frozen=True)
 class Guessed:
-    """A shape proposed for a type; as text nothing but the file."""
+    """A shape proposed for a type; as text nothing but the file.
+
+    :param type: that was asked about.
+    :param name: of the proposed shape.
+    :param kind: ``list``, ``bins``, ``group``.
+    :type kind: word
+    :param reasons: what was recognised in the type.
+    :param text: the proposed file; the text answer is nothing else.
+    """
 
     type: str = line(None)
     name: str = line(None)
     kind: str = line(None)
     reasons: Sequence[str] = line(None, Kind.OBJECT)
     text: str = line(None)
-    lines: Rows = table("File", json=False)
+    lines: Rows[TextRow] = table("File", json=False)
 
 
 @dataclass(frozen=True)
 class SavedRow:
-    """One file that was written."""
+    """One file that was written.
+
+    :param file: its path.
+    :param shape: the new shape's name.
+    :param kind: ``list``, ``bins``, ``group``, ``probe``, ``tree``.
+    :type kind: word
+    :param of: the shape that it is in offsets.
+    """
 
     file: str = column("file")
     shape: str = column("shape")

@@ -31,10 +31,26 @@ _ALARM = 1000  # entries in one bin from which a finding is critical
 class SkewRow(TableRow):
     """One table.
 
-    :param p50: the length that half of the bins which hold anything do not exceed; ``p99`` likewise.
-    :param fair_max: the greatest length that a fair hash would give: see ``distribution.fair_max``.
-    :param share: of the group's entries.
-    :param distance_p50: of open addressing, probes beyond the first; None of chained tables.
+    :param fair_max: the greatest length that chance gives: the smallest m with ``bins * P(X > m) < 0.01`` for X Poisson
+        distributed with mean ``load``.
+    :param load: entries per bin; during a rehash of the smaller array. None: no bins.
+    :type load: number
+    :param empty_share: empty bins; None: no bins.
+    :param p50: length that half of the bins which are not empty do not exceed; 0: all are empty.
+    :param p99: 99 % of them.
+    :param share: of the group's entries; None: there are none.
+    :param distinct_hashes: different stored hashes; None: entries store none.
+    :param misplaced: entries whose hash belongs to another bin or table, or that no look-up finds; None: the shape does
+        not say how bins are chosen.
+    :param verdict: of this table: ``stale-hash``, ``equal-hash-flood``, ``weak-hash``, ``hot-bin``, ``misplaced``,
+        ``table-too-small``, ``mid-rehash``, ``ok``; None: not all of it was walked.
+    :type verdict: word
+    :param distance_p50: of open addressing, probes after the first that half of the entries need; None: chained, or not
+        known.
+    :param distance_p99: 99 % of them.
+    :param distance_max: the most.
+    :param histogram: ``[length, bins]``, every length that occurs, 0 too.
+    :type histogram: pairs
     """
 
     nonempty: Optional[int] = column(None, Kind.COUNT)
@@ -78,7 +94,20 @@ class HistogramRow:
 
 @dataclass(frozen=True)
 class SkewReport:
-    """What ``slabskew`` answers."""
+    """What ``slabskew`` answers.
+
+    :param shape: as in ``walklist``.
+    :param verdict: the worst of all tables: ``stale-hash``, ``equal-hash-flood``, ``weak-hash``, ``hot-bin``,
+        ``misplaced``, ``slab-skew``, ``table-too-small``, ``mid-rehash``, ``ok``; None: nothing was found, and not all
+        was walked.
+    :type verdict: word
+    :param explanations: a sentence for each table that is not ok, and what to look at next; empty when all are.
+    :param histogram: of all tables.
+    :type histogram: pairs
+    :param total: entries of all tables.
+    :param max_len: the longest chain of all.
+    :param misplaced: of all tables; None: nowhere known.
+    """
 
     shape: str = line("shape")
     verdict: Optional[Verdict] = line("verdict")

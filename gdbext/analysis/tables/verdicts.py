@@ -91,11 +91,15 @@ def limits(settings: Settings) -> Limits:
 class BinRow:
     """One of the longest bins.
 
-    :param distinct_keys: None where keys are not known; of the first 100 000 entries in a longer bin whose keys
-        are strings.
-    :param hash: the stored hash that most of its entries have; the smallest of several.
+    :param table: as ``index`` of ``tables``.
+    :param bin: the five longest bins, the longest first.
+    :param len: entries.
+    :param distinct_hashes: None: entries store none.
+    :param distinct_keys: None: the shape does not say what the key is. Keys that are pointers count by their addresses;
+        of strings the first 100 000 are read.
+    :param hash: the stored hash that most of its entries have.
     :param hash_entries: how many have it.
-    :param hash_keys: how many different keys these have, counted as ``distinct_keys``.
+    :param hash_keys: how many different keys these have.
     :param keys_read: of these entries; fewer than ``hash_entries`` where keys cannot be read.
     """
 

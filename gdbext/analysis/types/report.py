@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.reach.reporting import report_on_reach
 from gdbext.analysis.types.model import CONFIDENCE_NAMES, NO_CONFIDENCE, UNKNOWN, BlockTypes
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.errors import UsageError
 from gdbext.memory.intervals import slices
 from gdbext.report import Kind, Report, Rows, column, line, table
@@ -21,10 +22,28 @@ from gdbext.wording import size_text
 
 I64 = npt.NDArray[np.int64]
 
+_REACH = [STATE_NAMES[state] for state in sorted(STATE_NAMES)]
+_CONFIDENCE = [name or None for name in CONFIDENCE_NAMES]
+
 
 @dataclass(frozen=True)
 class TypeRow:
-    """Blocks of one type that are known with one confidence; ``sample`` is the address of the first."""
+    """Blocks of one type that are known with one confidence; ``sample`` is the address of the first.
+
+    :param name: as the program's language writes it, ``X[]`` for several one after the other, ``… node``, ``… buffer``,
+        ``… buckets`` for parts of containers; ``like X`` of leaked blocks that only look like those of type X
+        (``similarity``); ``C string``, ``UTF-16 text``, ``zeros``, ``pointers``, ``unknown``. With ``--by-size`` a name
+        for each size class of unknown blocks.
+    :param blocks: in use, of this type and confidence.
+    :param bytes: usable bytes.
+    :param share: of ``total_bytes``.
+    :param recognised_by: ``vtable``, ``python``, ``container``, ``debug info``, ``similarity``, ``text``, ``zeros``,
+        ``pointers``, ``unknown``.
+    :type recognised_by: word
+    :param confidence: ``high``, ``medium``, ``low``; None: nothing is known.
+    :type confidence: word
+    :param sample: user pointer of the first.
+    """
 
     name: str = column("type")
     blocks: int = column("blocks", Kind.COUNT)
@@ -37,7 +56,15 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class TypeSummary:
-    """What ``blocks types`` answers; the types with most bytes first."""
+    """What ``blocks types`` answers; the types with most bytes first.
+
+    :param total_blocks: blocks in use, as ``blocks leaks`` counts them.
+    :param total_bytes: usable bytes of them.
+    :param known_bytes: of blocks known by a virtual table, Python's type objects, containers or debug info, of any
+        confidence.
+    :param contents_bytes: of blocks known by their own words alone: similarity, text, zeros, pointers.
+    :param unknown_bytes: of all others.
+    """
 
     total_blocks: int = line("blocks in use", Kind.COUNT)
     total_bytes: int = line("bytes", Kind.BYTES)
@@ -49,7 +76,20 @@ class TypeSummary:
 
 @dataclass(frozen=True)
 class TypedBlock:
-    """One block of a type."""
+    """One block of a type.
+
+    :param address: user pointer.
+    :param size: usable bytes.
+    :type size: bytes
+    :param reach: ``reached``, ``possibly leaked``, ``leaked``.
+    :type reach: word
+    :param confidence: ``high``, ``medium``, ``low``; None: nothing is known.
+    :type confidence: word
+    :param recognised_by: ``vtable``, ``python``, ``container``, ``debug info``, ``text``, ``zeros``, ``pointers``,
+        ``unknown``.
+    :type recognised_by: word
+    :param name: as ``types[].name``.
+    """
 
     address: int = column("address", Kind.ADDRESS)
     size: int = column("size", Kind.COUNT)
@@ -61,11 +101,15 @@ class TypedBlock:
 
 @dataclass(frozen=True)
 class TypeListing:
-    """What ``blocks types --list`` answers, in address order."""
+    """What ``blocks types --list`` answers, in address order.
+
+    :param matching_blocks: blocks of the types so named, whatever ``--limit`` says.
+    :param matching_bytes: usable bytes of them.
+    """
 
     matching_blocks: int = line("blocks", Kind.COUNT)
     matching_bytes: int = line("bytes", Kind.BYTES)
-    blocks: Rows = table("Blocks")
+    blocks: Rows[TypedBlock] = table("Blocks")
 
 
 _BY_CONTENTS = ("similarity", "text", "zeros", "pointers")
@@ -95,7 +139,7 @@ def list_type(reach: Reach, found: BlockTypes, name: str) -> Report:
     """
     codes = _codes_named(found, name)
     chosen = np.flatnonzero(np.isin(found.code, codes))
-    rows = Rows(lambda: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen), reads=0)
+    rows = Rows.of_columns(lambda _: _typed_blocks(reach, found, chosen), TypedBlock, len(chosen), reads=0)
     listed = TypeListing(len(chosen), int(reach.size[chosen].sum()), rows)
     return report_on_reach(reach, listed, found.problems)
 
@@ -147,16 +191,15 @@ def _codes_named(found: BlockTypes, name: str) -> List[int]:
     return codes
 
 
-def _typed_blocks(reach: Reach, found: BlockTypes, chosen: I64) -> Iterator[TypedBlock]:
-    for part in slices(len(chosen), 1 << 16):
-        yield from _part(reach, found, chosen[part])
-
-
-def _part(reach: Reach, found: BlockTypes, rows: I64) -> Iterator[TypedBlock]:
-    columns: Tuple[Sequence[int], ...] = tuple(
-        each[rows].tolist() for each in (reach.address, reach.size, reach.states, found.confidence, found.code)
-    )
-    for address, size, state, confidence, code in zip(*columns):
-        one = found.types[code]
-        shown = CONFIDENCE_NAMES[confidence] or None
-        yield TypedBlock(address, size, STATE_NAMES[state], shown, one.kind, one.name)
+def _typed_blocks(reach: Reach, found: BlockTypes, chosen: I64) -> Iterator[Batch]:
+    names, kinds = [one.name for one in found.types], [one.kind for one in found.types]
+    for part in slices(len(chosen), ROWS_AT_ONCE):
+        rows = chosen[part]
+        yield {
+            "address": Column(reach.address[rows]),
+            "size": Column(reach.size[rows]),
+            "reach": Column(reach.states[rows], words=_REACH),
+            "confidence": Column(found.confidence[rows], words=_CONFIDENCE),
+            "recognised_by": Column(found.code[rows], words=kinds),
+            "name": Column(found.code[rows], words=names),
+        }

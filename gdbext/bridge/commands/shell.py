@@ -158,7 +158,7 @@ class _Shell:
             self._put([f"\nThe process was stopped for {held:.2f} s.\n"])
 
 
-def _keep(rows: Rows, limit: Optional[int]) -> bool:
+def _keep(rows: Rows[Any], limit: Optional[int]) -> bool:
     """Make rows now that read the target; return whether others may have to be made while it is stopped.
 
     :param limit: how many are printed at most, None for all.

@@ -9,7 +9,8 @@ import sysconfig
 import pytest
 
 from gdbext.bridge import dependencies
-from gdbext.bridge.dependencies import HANDED_ON, MissingDependencyError
+from gdbext.bridge.dependencies import HANDED_ON
+from gdbext.errors import MissingDependencyError
 
 HERE = sysconfig.get_config_var("SOABI")
 OTHER = "cpython-399-x86_64-linux-musl"

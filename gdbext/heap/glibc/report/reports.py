@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.errors import UsageError
 from gdbext.heap.glibc.read.lists import FreeList
 from gdbext.heap.glibc.read.tcache import Cache, CacheClass
@@ -14,8 +15,11 @@ from gdbext.heap.glibc.report.check import check_heap
 from gdbext.heap.glibc.report.tally import Tally, tally_arenas
 from gdbext.heap.glibc.report.trim import Trimmable, trimmable, usable_top
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
-from gdbext.heap.model import NO_ARENA, Mask, State
+from gdbext.heap.model import U32, U64, Mask, State
+from gdbext.memory.intervals import slices
 from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
+
+_HIGHEST = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,29 @@ class ArenaRow:
     """One arena. Bytes of blocks are usable bytes; those that end in ``chunk_bytes`` count headers too.
 
     ``walked_bytes`` = ``chunk_bytes`` + ``top_chunk_bytes`` + ``overhead_bytes`` + ``foreign_bytes``.
+
+    :param address: of the ``malloc_state``.
+    :param kind: ``main``, ``thread``.
+    :type kind: word
+    :param system_mem: what the arena itself says it took from the system.
+    :param walked_bytes: what was met, piece by piece: ``chunk_bytes`` + ``top_chunk_bytes`` + ``overhead_bytes`` +
+        ``foreign_bytes``.
+    :param in_use_bytes: usable bytes of blocks in use; tcached and mmapped ones are not among them.
+    :param in_use_blocks: blocks of these bytes.
+    :param tcache_bytes: usable bytes of this arena's blocks in any thread's cache.
+    :param bins_bytes: usable bytes of free blocks: bins, fastbins, and those on no list.
+    :param top_bytes: usable bytes of the top chunk.
+    :param trimmable_bytes: what ``malloc_trim(0)`` would return of this arena.
+    :param in_use_share: ``in_use_bytes`` of ``system_mem``; None when that is 0.
+    :param heaps: heaps of a thread arena; of the main arena, stretches of memory.
+    :param attached: ``attached_threads`` as the arena counts; 0 in a thread arena: stranded.
+    :param in_flux: its mutex was held: figures may be half-way.
+    :param threads: threads whose ``thread_arena`` it is; None when that could not be found out.
+    :param chunk_bytes: chunks but top and fenceposts, headers included.
+    :param top_chunk_bytes: top, header included.
+    :param overhead_bytes: heap_info, malloc_state, alignment, fenceposts.
+    :param foreign_bytes: gaps that somebody else's ``sbrk`` left, which ``system_mem`` counts.
+    :param skipped_bytes: damaged or absent stretches; not in ``walked_bytes``.
     """
 
     address: int = column("arena", Kind.ADDRESS)
@@ -50,7 +77,13 @@ class ArenaRow:
 
 @dataclass(frozen=True)
 class MmappedTotals:
-    """Mmapped chunks found, and what ``mp_`` counts; bytes of whole mappings."""
+    """Mmapped chunks found, and what ``mp_`` counts; bytes of whole mappings.
+
+    :param blocks: chunks with a mapping of their own that were found.
+    :param bytes: of their mappings.
+    :param expected_blocks: ``mp_.n_mmaps``; None when ``mp_`` was not found.
+    :param expected_bytes: ``mp_.mmapped_mem``; None as above.
+    """
 
     blocks: int = column("blocks", Kind.COUNT)
     bytes: int = column("bytes", Kind.BYTES)
@@ -60,7 +93,17 @@ class MmappedTotals:
 
 @dataclass(frozen=True)
 class ArenasReport:
-    """``glibc arenas``, with exact sums over all of them."""
+    """``glibc arenas``, with exact sums over all of them.
+
+    :param arena_count: rows of ``arenas``.
+    :param system_mem: sum over all arenas, as are the six below.
+    :param in_use_bytes: as ``in_use_bytes`` of ``arenas``.
+    :param in_use_blocks: as there.
+    :param tcache_bytes: as there.
+    :param bins_bytes: as there.
+    :param top_bytes: as there.
+    :param trimmable_bytes: as there.
+    """
 
     arena_count: int = line("arenas", Kind.COUNT)
     system_mem: int = line("system", Kind.BYTES)
@@ -135,7 +178,20 @@ def _mmapped_totals(heap: GlibcHeap) -> MmappedTotals:
 
 @dataclass(frozen=True)
 class HeapRow:
-    """One stretch that an arena took from the system: a heap, brk, or a mapping in its place."""
+    """One stretch that an arena took from the system: a heap, brk, or a mapping in its place.
+
+    :param arena: of the arena that it belongs to, its ``malloc_state``.
+    :param address: where the stretch starts.
+    :param end: first address behind it.
+    :param kind: ``brk`` and ``mmap`` (main arena), ``heap`` (thread arena).
+    :type kind: word
+    :param size: ``end`` less ``address``.
+    :param slack: behind ``end``, still writable, left from when the heap was larger.
+    :param chunks: but top and fenceposts.
+    :param in_use_bytes: usable bytes of blocks in use.
+    :param top_bytes: usable bytes of top; 0 where the arena's top is elsewhere.
+    :param skipped_bytes: damaged or absent stretches.
+    """
 
     arena: int = column("arena", Kind.ADDRESS)
     address: int = column("start", Kind.ADDRESS)
@@ -151,7 +207,10 @@ class HeapRow:
 
 @dataclass(frozen=True)
 class HeapsReport:
-    """``glibc heaps``."""
+    """``glibc heaps``.
+
+    :param heap_max: HEAP_MAX_SIZE: what a heap reserves of address space.
+    """
 
     heap_max: int = line("HEAP_MAX_SIZE", Kind.BYTES)
     heaps: Tuple[HeapRow, ...] = table("Heaps", equal_but=("arena", "address", "end"))
@@ -178,7 +237,18 @@ def heaps(heap: GlibcHeap) -> Report:
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """One chunk: its header's address, its chunk size, its state and what holds it."""
+    """One chunk: its header's address, its chunk size, its state and what holds it.
+
+    :param address: of the chunk's header.
+    :param user: the pointer that the program has.
+    :param size: chunk size, header included.
+    :param state: ``in use``, ``mmapped``, ``tcache``, ``fastbin``, ``unsorted``, ``small``, ``large``, ``top``,
+        ``free``, ``fencepost``.
+    :type state: word
+    :param owner: whose tcache holds it: "thread 3 worker-1", or "tcache 0x…" where no thread is known; "" for other
+        states.
+    :param arena: None: an mmapped chunk belongs to none.
+    """
 
     address: int = column("chunk", Kind.ADDRESS)
     user: int = column("pointer", Kind.ADDRESS)
@@ -204,11 +274,15 @@ class ChunkFilter:
 
 @dataclass(frozen=True)
 class ChunksReport:
-    """``glibc chunks``."""
+    """``glibc chunks``.
+
+    :param matching: chunks that pass the filter, whatever ``--limit`` says.
+    :param bytes: their chunk sizes.
+    """
 
     matching: int = line("chunks", Kind.COUNT)
     bytes: int = line("chunk bytes", Kind.BYTES)
-    chunks: Rows = table("Chunks")
+    chunks: Rows[ChunkRow] = table("Chunks")
 
 
 def chunks(heap: GlibcHeap, wanted: ChunkFilter) -> Report:
@@ -219,7 +293,7 @@ def chunks(heap: GlibcHeap, wanted: ChunkFilter) -> Report:
     mask = _chunk_mask(heap, wanted)
     rows = np.flatnonzero(mask)
     total = int(_chunk_sizes(heap, rows).sum())
-    made = Rows(lambda: _chunk_rows(heap, rows), ChunkRow, len(rows), reads=0)
+    made = Rows.of_columns(lambda _: _chunk_columns(heap, rows), ChunkRow, len(rows), reads=0)
     return report_of(heap, ChunksReport(len(rows), total, made))
 
 
@@ -262,25 +336,31 @@ def position_of(heap: GlibcHeap, address: int) -> int:
     raise UsageError(f"no arena at {address:#x}", f"there are {len(heap.arenas)}: {known}{more}")
 
 
-def _chunk_rows(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterator[ChunkRow]:
-    holders, header = _holders(heap), heap.sizes.header
-    labels = {int(state): state.label for state in State}
-    arenas: Dict[int, Optional[int]] = {at: view.head.address for at, view in enumerate(heap.arenas)}
-    arenas[NO_ARENA] = None
-    for first in range(0, len(rows), 4096):
-        part = rows[first : first + 4096]
-        blocks = heap.blocks.select(part)
-        columns = (blocks.address, _chunk_sizes(heap, part), blocks.state, blocks.owner)
-        for user, size, state, owner in zip(*(each.tolist() for each in columns)):
-            chunk = user - header
-            yield ChunkRow(chunk, user, size, labels[state], holders.get(chunk, ""), arenas[owner])
+def _chunk_columns(heap: GlibcHeap, rows: "np.typing.NDArray[np.int64]") -> Iterator[Batch]:
+    cached, holder, names = _holders(heap)
+    labels = [state.label for state in State]
+    arenas = [*(view.head.address for view in heap.arenas), None]
+    for part in slices(len(rows), ROWS_AT_ONCE):
+        blocks = heap.blocks.select(rows[part])
+        chunk = blocks.address - np.uint64(heap.sizes.header)
+        place = np.searchsorted(cached, chunk)
+        yield {
+            "address": Column(chunk),
+            "user": Column(blocks.address),
+            "size": Column(_chunk_sizes(heap, rows[part])),
+            "state": Column(blocks.state, words=labels),
+            "owner": Column(np.where(cached[place] == chunk, holder[place], 0), words=names),
+            "arena": Column(np.minimum(blocks.owner, np.uint32(len(heap.arenas))), words=arenas),
+        }
 
 
-def _holders(heap: GlibcHeap) -> Dict[int, str]:
-    """Return whose tcache holds a chunk, by chunk address."""
-    return {
-        chunk: _cache_name(cache) for cache in heap.caches for one in cache.classes for chunk in one.chunks
-    }
+def _holders(heap: GlibcHeap) -> Tuple[U64, U32, Sequence[str]]:
+    """Return the cached chunks by address, a last one that is none, and whose tcache has each: a position in names."""
+    found = {chunk: at for at, cache in enumerate(heap.caches, 1) for one in cache.classes for chunk in one.chunks}
+    order = sorted(chunk for chunk in found if 0 <= chunk <= _HIGHEST)  # damage may have led anywhere
+    cached = np.array([*order, _HIGHEST], np.uint64)
+    holder = np.array([*map(found.__getitem__, order), 0], np.uint32)
+    return cached, holder, ["", *map(_cache_name, heap.caches)]
 
 
 def _cache_name(cache: Cache) -> str:
@@ -292,7 +372,18 @@ def _cache_name(cache: Cache) -> str:
 
 @dataclass(frozen=True)
 class BinRow:
-    """One free list that is not empty."""
+    """One free list that is not empty.
+
+    :param arena: of the arena, its ``malloc_state``.
+    :param kind: ``fastbin``, ``unsorted``, ``small``, ``large``.
+    :type kind: word
+    :param index: ``bin_index``; of a fastbin ``fastbin_index``.
+    :param count: chunks on the list.
+    :param bytes: usable bytes of them.
+    :param smallest: usable bytes; None when none of its entries is a chunk.
+    :param largest: as ``smallest``.
+    :param whole: false when something is wrong with it, or it leads out of the core.
+    """
 
     arena: int = column("arena", Kind.ADDRESS)
     kind: str = column("kind")
@@ -306,7 +397,13 @@ class BinRow:
 
 @dataclass(frozen=True)
 class BinsReport:
-    """``glibc bins``; bytes are usable bytes."""
+    """``glibc bins``; bytes are usable bytes.
+
+    :param lists: lists that hold something.
+    :param chunks: chunks on them.
+    :param bytes: usable bytes of them.
+    :param broken: lists that are not whole.
+    """
 
     lists: int = line("lists", Kind.COUNT)
     chunks: int = line("free chunks", Kind.COUNT)
@@ -349,7 +446,18 @@ def _bin_row(heap: GlibcHeap, view: ArenaView, free_list: FreeList) -> BinRow:
 
 @dataclass(frozen=True)
 class CacheRow:
-    """One class of one thread's cache."""
+    """One class of one thread's cache.
+
+    :param number: as ``threads[].number``.
+    :param name: as ``threads[].name``.
+    :param address: as ``threads[].address``.
+    :param index: tcache index.
+    :param size: chunk size of the class.
+    :type size: bytes
+    :param counted: what the cache counts; None when it counts down from a limit that is not known.
+    :param count: chunks on its list.
+    :param bytes: usable bytes of them.
+    """
 
     number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
@@ -363,7 +471,18 @@ class CacheRow:
 
 @dataclass(frozen=True)
 class ThreadCacheRow:
-    """One thread's whole cache."""
+    """One thread's whole cache.
+
+    :param number: the debugger's number; None when the cache's thread is not known.
+    :param name: None on a core, which holds no thread names.
+    :param lwp: the kernel's id.
+    :param address: of the ``tcache_perthread_struct``.
+    :param count: cached chunks.
+    :param bytes: usable bytes of them.
+    :param found_by: ``TLS symbol``, ``thread pointer`` (by structure), ``lists`` (by its contents alone; a dead
+        thread's, too).
+    :type found_by: word
+    """
 
     number: Optional[int] = column("thread", Kind.NUMBER)
     name: Optional[str] = column("name")
@@ -376,7 +495,11 @@ class ThreadCacheRow:
 
 @dataclass(frozen=True)
 class TcacheReport:
-    """``glibc tcache``; bytes are usable bytes."""
+    """``glibc tcache``; bytes are usable bytes.
+
+    :param blocks: cached chunks of the caches shown.
+    :param bytes: usable bytes of them.
+    """
 
     blocks: int = line("cached chunks", Kind.COUNT)
     bytes: int = line("cached bytes", Kind.BYTES)
@@ -415,7 +538,14 @@ def _cache_row(heap: GlibcHeap, cache: Cache, one: CacheClass) -> CacheRow:
 
 @dataclass(frozen=True)
 class MmappedRow:
-    """One mmapped chunk."""
+    """One mmapped chunk.
+
+    :param address: of the chunk's header.
+    :param user: the pointer that the program has.
+    :param mapping: where the mapping begins; below the chunk where memalign moved that.
+    :param mapped: of the whole mapping.
+    :param size: usable bytes.
+    """
 
     address: int = column("chunk", Kind.ADDRESS)
     user: int = column("pointer", Kind.ADDRESS)
@@ -426,7 +556,13 @@ class MmappedRow:
 
 @dataclass(frozen=True)
 class MmappedReport:
-    """``glibc mmapped``."""
+    """``glibc mmapped``.
+
+    :param blocks: found.
+    :param bytes: of their mappings.
+    :param expected_blocks: ``mp_.n_mmaps``; None when ``mp_`` was not found.
+    :param expected_bytes: ``mp_.mmapped_mem``; from 2.43 on a header too large for each mremap.
+    """
 
     blocks: int = line("found", Kind.COUNT)
     bytes: int = line("bytes found", Kind.BYTES)
@@ -449,7 +585,12 @@ def mmapped(heap: GlibcHeap) -> Report:
 
 @dataclass(frozen=True)
 class DamageRow:
-    """One violated invariant."""
+    """One violated invariant.
+
+    :param kind: a kind of problem that counts as corruption, below.
+    :param address: where.
+    :param message: what was read, what was expected, what came of it.
+    """
 
     kind: str = column("kind")
     address: Optional[int] = column("address", Kind.ADDRESS)
@@ -458,7 +599,14 @@ class DamageRow:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """``glibc check``."""
+    """``glibc check``.
+
+    :param chunks: blocks of all kinds that were checked.
+    :param lists: free lists and tcache classes that were followed.
+    :param walked_bytes: of arenas and mmapped chunks.
+    :param skipped_bytes: damaged or absent stretches.
+    :param corrupt: rows of ``damage``.
+    """
 
     chunks: int = line("chunks checked", Kind.COUNT)
     lists: int = line("lists checked", Kind.COUNT)

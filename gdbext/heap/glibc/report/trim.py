@@ -8,7 +8,7 @@ top all but ``MINSIZE`` is. Tops of thread arenas and thread caches stay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
@@ -124,7 +124,16 @@ def _trim_unit(heap: GlibcHeap) -> int:
 class Pin:
     """The live chunk that keeps a heap's upper end from shrinking.
 
-    :param free_below: free bytes directly below it, which would go if it were freed.
+    :param arena: of the arena, its ``malloc_state``.
+    :param heap: where the stretch starts.
+    :param top_bytes: usable bytes of top in it.
+    :param address: user pointer of its highest live block, tcached ones included; None, as are the rest, when it has
+        none.
+    :param size: usable bytes of it.
+    :param state: ``in use``, ``tcache``.
+    :type state: word
+    :param free_below: free usable bytes directly below it.
+    :param contents: what its first bytes look like: a hint.
     """
 
     arena: int = column("arena", Kind.ADDRESS)
@@ -139,7 +148,17 @@ class Pin:
 
 @dataclass(frozen=True)
 class TrimRow:
-    """One arena's part of :class:`TrimReport`."""
+    """One arena's part of :class:`TrimReport`.
+
+    :param address: of the ``malloc_state``.
+    :param trimmable_bytes: ``in_bins`` + ``of_top``.
+    :param in_bins: whole pages inside free chunks.
+    :param zero_bytes: of ``in_bins``, in pages that hold only zeros: the system has most of these already; pages that
+        cannot be read are not counted.
+    :param of_top: of the main arena's top; 0 for thread arenas, whose top stays.
+    :param top_bytes: usable bytes of top.
+    :param free_bytes: usable bytes of free chunks but top.
+    """
 
     address: int = column("arena", Kind.ADDRESS)
     trimmable_bytes: int = column("trimmable", Kind.BYTES)
@@ -152,12 +171,15 @@ class TrimRow:
 
 @dataclass(frozen=True)
 class TrimReport:
-    """``glibc trim``; ``runs`` are those of ``gdbext.analysis.footprint.runlist``."""
+    """``glibc trim``; ``runs`` are those of ``gdbext.analysis.footprint.runlist``.
+
+    :param trimmable_bytes: what ``malloc_trim(0)`` would return in all.
+    """
 
     trimmable_bytes: int = line("malloc_trim(0) returns", Kind.BYTES)
     arenas: Tuple[TrimRow, ...] = table("What malloc_trim(0) would return")
     pins: Tuple[Pin, ...] = table("What pins each heap's top")
-    runs: Rows = table("Free runs under live blocks, largest first")
+    runs: Rows[Any] = table("Free runs under live blocks, largest first")
 
 
 def usable_top(heap: GlibcHeap, size: int) -> int:

@@ -7,20 +7,42 @@ from dataclasses import dataclass, fields
 from typing import Mapping, Optional, Sequence
 
 from gdbext.heap.jemalloc.model import ArenaState, Jemalloc
-from gdbext.heap.jemalloc.report.common import Part, parts_of, report_of, told_apart, total
+from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
-from gdbext.report import Kind, Report, ThreadRef, column, line, table
+from gdbext.report import Kind, Report, ThreadRef, column, hidden, line, table
 
 
 @dataclass(frozen=True)
 class ArenaRow:
     """One arena, all in bytes. What a build without statistics does not count is None.
 
-    :param dirty: pages in use by nobody, given back by nobody, as jemalloc's ``pdirty``.
-    :param fragmentation: ``active`` less ``allocated``.
-    :param tcache_bytes: in the thread caches that are filled from this arena; they count as allocated.
-    :param sec_bytes: in HPA's cache of small extents, HPA's active and dirty pages: since 5.3.
+    :param heap: which jemalloc.
+    :param index: as ``mallctl`` has it.
+    :param address: of the ``arena_t``.
+    :param kind: ``auto`` (given to threads by jemalloc), ``manual`` (made by mallctl, or for huge blocks); None: not
+        known.
+    :type kind: word
+    :param allocated: ``small`` + ``large``: what jemalloc counts as handed out, thread caches included.
+    :param small: in regions of slabs.
+    :param large: usable, in extents of their own.
+    :param active: pages in use.
+    :param fragmentation: ``active`` less ``allocated``; negative only where something is damaged.
+    :type fragmentation: signed bytes
+    :param dirty: unused pages that are perhaps in RAM; since 5.3.1 the huge page allocator's too.
+    :param muzzy: unused pages that the kernel may take.
+    :param retained: unused address space.
+    :param metadata: what jemalloc uses of its base blocks, and its internal allocations (``rss`` has whole base
+        blocks); None, as all below that may be, in a build without statistics.
+    :param internal: of it, what was allocated from the arena itself.
+    :param mapped: as jemalloc counts: in use, dirty, muzzy, and metadata.
+    :param resident: what jemalloc takes for resident.
+    :param tcache_bytes: usable bytes in the thread caches that it fills; None when the caches could not be found.
+    :param sec_bytes: in the huge page allocator's cache of small extents, neither active nor dirty; None before 5.3.
+    :param hpa_active: active pages in the huge page allocator's slabs; None before 5.3.
+    :param hpa_dirty: dirty pages there; None before 5.3.
+    :param abandoned_vm: address space that had to be left; None where it is not kept.
     :param attached: threads that allocate from it, by its own count.
+    :param threads: the same by the threads' data; None when that could not be found.
     """
 
     heap: str = column(None)
@@ -65,7 +87,23 @@ class PageRow:
 
 @dataclass(frozen=True)
 class ArenaTotals:
-    """Sums over all arenas, in bytes; None when one of them is not known."""
+    """Sums over all arenas, in bytes; None when one of them is not known.
+
+    :param arenas: arenas that are initialised.
+    :param allocated: sums over all arenas; None where one of them is not known.
+    :param small: as in ``arenas``, as is all that follows.
+    :param large: as there.
+    :param active: as there.
+    :param fragmentation: as there.
+    :type fragmentation: signed bytes
+    :param dirty: as there.
+    :param muzzy: as there.
+    :param retained: as there.
+    :param metadata: as there.
+    :param mapped: as there.
+    :param resident: as there.
+    :param tcache_bytes: as there.
+    """
 
     arenas: int = line("arenas", Kind.COUNT)
     allocated: int = line("allocated", Kind.BYTES)
@@ -86,7 +124,16 @@ class ArenaTotals:
 class HeapRow:
     """One jemalloc of several: its own sums.
 
-    :param page: bytes of one of its pages.
+    :param heap: which jemalloc.
+    :param version: of the library; None when not known.
+    :param file: the mapped file that it lies in.
+    :param page: of one of its pages, which need not be the machine's.
+    :param arenas: that are initialised.
+    :param allocated: sums over its arenas, as are the rest.
+    :param active: as in ``arenas``.
+    :param retained: as there.
+    :param mapped: as there.
+    :param resident: as there.
     """
 
     heap: str = column("heap")
@@ -106,41 +153,34 @@ class ArenasReport:
     """``jemalloc arenas``."""
 
     totals: ArenaTotals = table("Totals")
-    heaps: Sequence[HeapRow] = table(None)
+    heaps: Sequence[HeapRow] = table("Heaps")
     arenas: Sequence[ArenaRow] = table("Arenas", equal_but=("index", "address", "threads"))
     pages: Sequence[PageRow] = table("Pages of arenas", json=False, equal_but=("index",))
-
-
-@dataclass(frozen=True)
-class SeveralArenasReport(ArenasReport):
-    """As :class:`ArenasReport`, where there is more than one jemalloc."""
-
-    heaps: Sequence[HeapRow] = table("Heaps")
 
 
 def arenas(heaps: Sequence[Heap]) -> Report:
     """Return ``jemalloc arenas``: every arena with exact sums."""
     parts = parts_of(heaps)
-    row_type, page_type = told_apart(ArenaRow, parts, "kind", "attached"), told_apart(PageRow, parts)
-    by_part = [_arena_rows(part, row_type) for part in parts]
+    by_part = [_arena_rows(part) for part in parts]
     rows = [row for some in by_part for row in some]
-    pages = [page_type(**{one.name: getattr(row, one.name) for one in fields(PageRow)}) for row in rows]
+    pages = [PageRow(**{one.name: getattr(row, one.name) for one in fields(PageRow)}) for row in rows]
     named = [_heap_row(part, some) for part, some in zip(parts, by_part)]
-    report = ArenasReport if len(parts) < 2 else SeveralArenasReport
-    return report_of(heaps, report(_totals(rows), named, rows, pages))
+    labels = named_heaps(parts, ArenaRow, PageRow)
+    left_out = hidden(ArenaRow, ("kind", "attached")) if labels else hidden(ArenasReport, ("heaps",))
+    return report_of(heaps, ArenasReport(_totals(rows), named, rows, pages), labels={**labels, **left_out})
 
 
-def _arena_rows(part: Part, row_type: type[ArenaRow]) -> list[ArenaRow]:
+def _arena_rows(part: Part) -> list[ArenaRow]:
     cached = tcache_bytes(part.heap)
-    return [_arena_row(part, arena, cached, row_type) for arena in part.arenas]
+    return [_arena_row(part, arena, cached) for arena in part.arenas]
 
 
 def _arena_row(
-    part: Part, arena: ArenaState, cached: Optional[Mapping[int, int]], row_type: type[ArenaRow]
+    part: Part, arena: ArenaState, cached: Optional[Mapping[int, int]]
 ) -> ArenaRow:
     page = arena.page
     small = arena.small_allocated if arena.stats else arena.small_walked
-    return row_type(
+    return ArenaRow(
         heap=part.name,
         index=arena.index,
         address=arena.address,

@@ -10,9 +10,9 @@ from gdbext.heap.jemalloc.report.common import (
     CachedObjects,
     Part,
     cached_objects,
+    named_heaps,
     parts_of,
     report_of,
-    told_apart,
     total,
 )
 from gdbext.heap.model import Heap
@@ -23,11 +23,28 @@ from gdbext.report import Kind, Report, column, line, table
 class BinRow:
     """One small size class, summed over arenas.
 
-    :param used_regions: in use or in a thread cache, by the slabs' own counts.
+    :param heap: which jemalloc.
+    :param index: small size class.
+    :param size: of one region.
+    :type size: bytes
+    :param slab_size: of one slab.
+    :param nregs: regions in a slab.
+    :param slabs: by the radix tree: ``current`` + ``nonfull`` + ``full``.
+    :param current: that bins allocate from now.
+    :param nonfull: others with free regions.
+    :param full: without free regions.
+    :param used_regions: by the slabs' own counts; those in thread caches are among them.
+    :param total_regions: ``nregs`` of all slabs.
+    :param utilisation: ``used_regions`` of ``total_regions``; None: there are none.
+    :param used_bytes: of the used regions.
     :param empty_bytes: of regions that are free.
-    :param tcache_regions: of the used ones, those in thread caches; None when the caches could not be found.
-    :param curregs: jemalloc's counter, as ``curslabs``, ``nonfull_slabs``, ``nmalloc`` and ``ndalloc``; None
-        where it keeps none.
+    :param tcache_regions: used regions that are in thread caches; with ARENA those that lie in it.
+    :param tcache_bytes: of these.
+    :param curregs: jemalloc's own counter; None, as the next four, in a build without statistics.
+    :param curslabs: slabs, by its counter.
+    :param nonfull_slabs: None before 5.2 too.
+    :param nmalloc: regions handed out so far.
+    :param ndalloc: regions given back so far.
     """
 
     heap: str = column(None)
@@ -57,8 +74,16 @@ class BinRow:
 class BinsReport:
     """``jemalloc bins``.
 
-    :param arena: index of the one that was asked for; None for all.
+    :param arena: index of the one that was asked for; None: all.
     :param arenas: how many the figures are sums over.
+    :param slabs: sums over all size classes, as are the rest.
+    :param used_regions: as in ``bins``.
+    :param total_regions: as there.
+    :param utilisation: None: there are no regions.
+    :param used_bytes: as there.
+    :param empty_bytes: as there.
+    :param tcache_regions: None when the thread caches could not be found.
+    :param tcache_bytes: usable bytes of them.
     """
 
     arena: Optional[int] = line(None, Kind.COUNT)
@@ -81,8 +106,7 @@ def bins(heaps: Sequence[Heap], arena: Optional[int] = None) -> Report:
     :raises UsageError: when there is no such arena.
     """
     parts = parts_of(heaps, arena)
-    row_type = told_apart(BinRow, parts)
-    rows = [row for part in parts for row in _rows(part, arena is not None, row_type)]
+    rows = [row for part in parts for row in _rows(part, arena is not None)]
     used, regions = sum(row.used_regions for row in rows), sum(row.total_regions for row in rows)
     known = all(part.heap.tcaches is not None for part in parts)
     data = BinsReport(
@@ -98,15 +122,15 @@ def bins(heaps: Sequence[Heap], arena: Optional[int] = None) -> Report:
         tcache_bytes=total(row.tcache_bytes for row in rows) if known else None,
         bins=rows,
     )
-    return report_of(heaps, data)
+    return report_of(heaps, data, labels=named_heaps(parts, BinRow))
 
 
-def _rows(part: Part, one_arena: bool, row_type: type[BinRow]) -> Iterator[BinRow]:
+def _rows(part: Part, one_arena: bool) -> Iterator[BinRow]:
     cached = _cached(part, cached_objects(part.heap), one_arena)
     for info in part.heap.location.bin_infos:
         states = [one for arena in part.arenas for one in arena.bins if one.info.index == info.index]
         if any(one.slabs or one.stats.nmalloc for one in states):
-            yield _row(part, info, states, None if cached is None else int(cached[info.index]), row_type)
+            yield _row(part, info, states, None if cached is None else int(cached[info.index]))
 
 
 def _cached(part: Part, objects: Optional[CachedObjects], one_arena: bool) -> Optional[I64]:
@@ -117,10 +141,10 @@ def _cached(part: Part, objects: Optional[CachedObjects], one_arena: bool) -> Op
 
 
 def _row(
-    part: Part, info: BinInfo, states: Sequence[BinState], cached: Optional[int], row_type: type[BinRow]
+    part: Part, info: BinInfo, states: Sequence[BinState], cached: Optional[int]
 ) -> BinRow:
     used, regions = sum(one.used for one in states), sum(one.total for one in states)
-    return row_type(
+    return BinRow(
         heap=part.name,
         index=info.index,
         size=info.reg_size,

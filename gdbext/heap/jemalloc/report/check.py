@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.heap.jemalloc.model import ExtentState
-from gdbext.heap.jemalloc.report.common import Part, parts_of, report_of, told_apart, total
+from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, column, line, table
 
 
 @dataclass(frozen=True)
 class KindRow:
-    """How often one kind of damage was found."""
+    """How often one kind of damage was found.
+
+    :param kind: a kind of problem that counts as corruption, below.
+    :param count: rows of ``damage`` of this kind.
+    """
 
     kind: str = column("kind")
     count: int = column("violations", Kind.COUNT)
@@ -22,7 +26,13 @@ class KindRow:
 
 @dataclass(frozen=True)
 class DamageRow:
-    """One violated invariant."""
+    """One violated invariant.
+
+    :param heap: which jemalloc.
+    :param kind: as ``kinds[].kind``.
+    :param address: where.
+    :param message: what was read, what was expected: of a mismatch both numbers.
+    """
 
     heap: str = column(None)
     kind: str = column("kind")
@@ -34,7 +44,12 @@ class DamageRow:
 class CheckReport:
     """``jemalloc check``.
 
-    :param tcache_objects: objects in thread caches; None when the caches could not be found.
+    :param arenas: that were checked.
+    :param extents: that were checked.
+    :param slabs: that were checked.
+    :param tcache_objects: None when the thread caches could not be found.
+    :param walked_bytes: of extents in all states.
+    :param corrupt: rows of ``damage``.
     """
 
     arenas: int = line("arenas checked", Kind.COUNT)
@@ -50,9 +65,8 @@ class CheckReport:
 def check(heaps: Sequence[Heap]) -> Report:
     """Return ``jemalloc check``: counters against walk, links, bitmaps and thread caches."""
     parts = parts_of(heaps)
-    row_type = told_apart(DamageRow, parts)
     damage = [
-        row_type(heap.allocator, one.kind, one.address, one.message)
+        DamageRow(heap.allocator, one.kind, one.address, one.message)
         for heap in heaps
         for one in heap.problems
         if one.corruption
@@ -68,7 +82,7 @@ def check(heaps: Sequence[Heap]) -> Report:
         kinds=[KindRow(kind, count) for kind, count in counts.most_common()],
         damage=damage,
     )
-    return report_of(heaps, data, findings=bool(damage))
+    return report_of(heaps, data, findings=bool(damage), labels=named_heaps(parts, DamageRow))
 
 
 def _slabs(part: Part) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, make_dataclass
-from functools import lru_cache
-from typing import Iterable, Optional, Sequence, TypeVar
+from dataclasses import dataclass
+from typing import Iterable, Optional, Sequence
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from gdbext.errors import UsageError
 from gdbext.heap.jemalloc.model import I64, NO_EXTENT, U64, ArenaState, Jemalloc
 from gdbext.heap.model import Heap
 from gdbext.heap.reading import evidence_of, problems_of
-from gdbext.report import Report, column
+from gdbext.report import Labels, Report
 
-Row = TypeVar("Row")
 _NO_STATS = "{}: built without statistics (--disable-stats): counters are unknown, the rest is from its extents"
 
 
@@ -58,24 +56,18 @@ def _no_arena(arena: int, parts: Sequence[Part]) -> UsageError:
     return UsageError(what, f"there are {len(indices)}: {known}" if indices else "no arena could be read")
 
 
-def told_apart(row_type: type[Row], heaps: Sequence[object], *spared: str) -> type[Row]:
-    """Return the row's class whose text has the heap's name in it where there are several heaps.
-
-    :param spared: fields that the text then leaves out, to make room for it.
-    """
-    return row_type if len(heaps) < 2 else _named(row_type, spared)  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=None)
-def _named(row_type: type[Row], spared: tuple[str, ...]) -> type[Row]:
-    known = {one.name: one for one in fields(row_type)}  # type: ignore[arg-type]
-    hidden = [(name, known[name].type, column(None, known[name].metadata["show"].kind)) for name in spared]
-    heap = ("heap", str, column("heap"))
-    return make_dataclass(f"Named{row_type.__name__}", [heap, *hidden], bases=(row_type,), frozen=True)
+def named_heaps(heaps: Sequence[object], *row_types: type) -> Labels:
+    """Return labels by which rows say in text which heap they are of, where there are several."""
+    return {(row_type, "heap"): "heap" for row_type in row_types} if len(heaps) > 1 else {}
 
 
 def report_of(
-    heaps: Sequence[Heap], data: object, notes: Sequence[str] = (), findings: bool = False
+    heaps: Sequence[Heap],
+    data: object,
+    notes: Sequence[str] = (),
+    *,
+    findings: bool = False,
+    labels: Optional[Labels] = None,
 ) -> Report:
     """Return a report with the evidence and the problems of all heaps that it is about."""
     silent = [part.name for part in parts_of(heaps) if part.arenas and not part.arenas[0].stats]
@@ -86,6 +78,7 @@ def report_of(
         all(heap.complete for heap in heaps),
         [*map(_NO_STATS.format, silent), *notes],
         findings,
+        labels=labels or {},
     )
 
 

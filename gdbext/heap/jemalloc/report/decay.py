@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
 
 from gdbext.heap.jemalloc.decay.state import ArenaDecay, Decay, DecayView, Ticker, read_decay
-from gdbext.heap.jemalloc.report.common import Part, parts_of, report_of, told_apart
+from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of
 from gdbext.heap.jemalloc.report.tcache import arena_index
 from gdbext.heap.model import Heap
-from gdbext.report import Finding, Kind, Report, column, table
+from gdbext.report import Finding, Kind, Labels, Report, column, hidden, table
 from gdbext.wording import count_text
 
 
@@ -17,9 +17,11 @@ from gdbext.wording import count_text
 class HeapRow:
     """What time it is for one jemalloc, as far as that can be known, and whether threads of its own purge.
 
-    :param now: ns of the clock that jemalloc uses; None when nothing helps.
-    :param exact: False where it may be later than ``now``.
-    :param background: whether background threads are switched on; None when not known.
+    :param heap: which jemalloc.
+    :param now: None: nothing in memory says what time it was.
+    :param exact: false: it may be later than ``now``; what is allowed may be less.
+    :param background: background threads are switched on; None: not known.
+    :param source: how the time is known, or why not.
     """
 
     heap: str = column(None)
@@ -34,13 +36,23 @@ class KindDecay:
     """Decay of one kind of page. Times in ns, where the name does not say ms.
 
     :param decay_ms: decay time; 0 purges at once, -1 never.
-    :param allowed_npages: by the decay curve at this moment, and until the next step what came since the last one;
-        None when the clock is not known, as ``epoch_age_ns``.
-    :param npages_limit: allowed at the last step; None before 5.3.
-    :param new_npages: pages that the next step would note as new.
-    :param advanced: whether the epoch ever moved on since the arena was made, or its decay time was set.
-    :param advances: how often; None for more than 64, and where nothing decays by time.
-    :param sweeps: as ``madvises`` and ``purged`` (pages) since the arena was made; None without statistics.
+    :type decay_ms: signed
+    :param npages: pages now.
+    :param allowed_npages: what jemalloc would leave now: by the decay curve, and until the next step what came since
+        the last one; None when the time is not known.
+    :param npages_limit: what it allowed at the last step; None before 5.3.
+    :param nunpurged: pages that the last step left or saw.
+    :param new_npages: pages beyond these: the next step notes them as new.
+    :param epoch: when the last step was.
+    :param epoch_age_ns: how long ago; None when the time is not known.
+    :param interval: of one step.
+    :param deadline: when the next step is due.
+    :param advanced: there was a step since the arena was made, or its decay time was set.
+    :param advances: how many steps; None: more than 64, or nothing decays by time.
+    :param purging: a thread is about it.
+    :param sweeps: since the arena was made; None, as the next two, in a build without statistics.
+    :param madvises: calls.
+    :param purged: pages.
     """
 
     decay_ms: int = column("decay ms", Kind.COUNT)
@@ -63,7 +75,11 @@ class KindDecay:
 
 @dataclass(frozen=True)
 class ArenaDecayRow:
-    """Both kinds of page of one arena."""
+    """Both kinds of page of one arena.
+
+    :param heap: which jemalloc.
+    :param index: as ``mallctl`` has it.
+    """
 
     heap: str = column(None)
     index: int = column(None, Kind.COUNT)
@@ -94,10 +110,20 @@ class DecayRow:
 class TickerRow:
     """One thread.
 
-    :param state: of its ``tsd``; None when its number is none that is known.
-    :param ticker: whether it has one now: not before it first uses jemalloc; None when not known.
-    :param can_fire: whether it can ever make pages decay; None when not known.
-    :param ticks: what is left on the ticker; None where there is none, or it is not kept in the ``tsd``.
+    :param heap: ``threads`` is None when the threads' data could not be found.
+    :param number: the debugger's number.
+    :param name: None on a core, which holds no thread names.
+    :param lwp: the kernel's id.
+    :param tsd: of its ``tsd_t``.
+    :param arena: index of the arena it allocates from; None: none yet.
+    :param state: ``nominal``, ``nominal-slow``, ``nominal-recompute``, ``minimal`` (it has only ever freed),
+        ``purgatory`` and ``reincarnated`` (it is ending), ``uninitialized``; None: the number is none of these.
+    :type state: word
+    :param ticker: it has a ticker now, which no thread has before it first uses jemalloc; None: not known.
+    :param can_fire: it can make pages decay, now or later; None: not known.
+    :param ticks: left on the ticker; None before 5.3, and where there is none.
+    :type ticks: signed
+    :param why: what ``can_fire`` follows from.
     """
 
     heap: str = column(None)
@@ -121,19 +147,12 @@ class DecayReport:
     :param told_threads: those that ever used the jemalloc that the row is about.
     """
 
-    findings: Sequence[Finding] = table(None)
+    findings: Sequence[Finding] = table("Findings")
     heaps: Sequence[HeapRow] = table("Clock")
     arenas: Sequence[ArenaDecayRow] = table(None)
     shown: Sequence[DecayRow] = table("Unused pages", json=False)
     threads: Optional[Sequence[TickerRow]] = table(None)
     told_threads: Optional[Sequence[TickerRow]] = table("Threads", json=False)
-
-
-@dataclass(frozen=True)
-class StalledDecayReport(DecayReport):
-    """As :class:`DecayReport`, with findings."""
-
-    findings: Sequence[Finding] = table("Findings")
 
 
 def decay(heaps: Sequence[Heap], findings: Sequence[Finding] = ()) -> Report:
@@ -149,11 +168,18 @@ def decay(heaps: Sequence[Heap], findings: Sequence[Finding] = ()) -> Report:
         for part, view in views
         for one in view.arenas
     ]
-    row_type = told_apart(DecayRow, parts, "sweeps", "madvises")
-    shown = [row for part, view in views for one in view.arenas for row in _decay_rows(part, one, row_type)]
-    report = StalledDecayReport if findings else DecayReport
-    data = report(findings, heap_rows, arenas, shown, _threads(views, True), _threads(views, False))
-    return report_of(heaps, data, list(_notes(views)), bool(findings))
+    shown = [row for part, view in views for one in view.arenas for row in _decay_rows(part, one)]
+    data = DecayReport(findings, heap_rows, arenas, shown, _threads(views, True), _threads(views, False))
+    labels = {**named_heaps(parts, HeapRow, DecayRow, TickerRow), **_left_out(parts, findings)}
+    return report_of(heaps, data, list(_notes(views)), findings=bool(findings), labels=labels)
+
+
+def _left_out(parts: Sequence[Part], findings: Sequence[Finding]) -> Labels:
+    """Return what the text leaves out: findings where there are none, and what there is no room for beside names."""
+    return {
+        **hidden(DecayReport, () if findings else ("findings",)),
+        **hidden(DecayRow, ("sweeps", "madvises") if len(parts) > 1 else ()),
+    }
 
 
 def _notes(views: Sequence[tuple[Part, DecayView]]) -> Iterator[str]:
@@ -167,9 +193,8 @@ def _notes(views: Sequence[tuple[Part, DecayView]]) -> Iterator[str]:
 
 
 def _heap_rows(views: Sequence[tuple[Part, DecayView]]) -> list[HeapRow]:
-    row_type = told_apart(HeapRow, views)
     return [
-        row_type(part.name, view.clock.now, view.clock.exact, view.background, view.clock.source)
+        HeapRow(part.name, view.clock.now, view.clock.exact, view.background, view.clock.source)
         for part, view in views
     ]
 
@@ -196,9 +221,9 @@ def _kind_decay(decay: Decay) -> KindDecay:
     )
 
 
-def _decay_rows(part: Part, one: ArenaDecay, row_type: type[DecayRow]) -> Iterator[DecayRow]:
+def _decay_rows(part: Part, one: ArenaDecay) -> Iterator[DecayRow]:
     for decay in (one.dirty, one.muzzy):
-        yield row_type(
+        yield DecayRow(
             heap=part.name,
             index=one.arena.index,
             kind=decay.kind,
@@ -222,18 +247,17 @@ def _threads(views: Sequence[tuple[Part, DecayView]], unused: bool) -> Optional[
     """
     if all(view.tickers is None for _, view in views):
         return None
-    row_type = told_apart(TickerRow, views)
     return [
-        _ticker_row(part, ticker, row_type)
+        _ticker_row(part, ticker)
         for part, view in views
         for ticker in view.tickers or ()
         if unused or not ticker.unused
     ]
 
 
-def _ticker_row(part: Part, ticker: Ticker, row_type: type[TickerRow]) -> TickerRow:
+def _ticker_row(part: Part, ticker: Ticker) -> TickerRow:
     tsd, thread = ticker.tsd, ticker.tsd.thread
-    return row_type(
+    return TickerRow(
         heap=part.name,
         number=None if thread is None else thread.number,
         name=None if thread is None else thread.name,

@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.errors import UsageError
 from gdbext.heap.jemalloc.model import I64, Extents, ExtentState, Mask
-from gdbext.heap.jemalloc.report.common import Part, parts_of, report_of, told_apart
+from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, Rows, column, line, table
 
@@ -20,7 +20,14 @@ STATES: Sequence[str] = (*(state.label for state in ExtentState), UNKNOWN)
 
 @dataclass(frozen=True)
 class StateRow:
-    """All extents of one state, of those that were asked for."""
+    """All extents of one state, of those that were asked for.
+
+    :param state: ``active``, ``dirty``, ``muzzy``, ``retained``, ``transition``, ``merging``, ``cached`` (unused, in
+        the huge page allocator's cache), ``unknown`` (damaged).
+    :type state: word
+    :param extents: in that state.
+    :param bytes: of them.
+    """
 
     state: str = column("state")
     extents: int = column("extents", Kind.COUNT)
@@ -32,10 +39,21 @@ class StateRow:
 class ExtentRow:
     """One extent. Sizes in bytes.
 
-    :param edata: address of its ``extent_t`` or ``edata_t``.
-    :param szind: size class index; None for what is not in use, as ``class_bytes``.
-    :param class_bytes: of one region of a slab, or what the program may use of a large block.
-    :param nfree: free regions; None for what is no slab, as ``nregs``.
+    :param heap: which jemalloc.
+    :param address: of its first page.
+    :param size: of all its pages.
+    :param state: as above: ``active``, ``dirty``, ``muzzy``, ``retained``, ``transition``, ``merging``, ``cached``,
+        ``unknown``.
+    :type state: word
+    :param arena: index.
+    :param szind: size class; None: it is not in use.
+    :param class_bytes: of a region of a slab; of a large block what the program may use; None as above.
+    :param slab: it is cut into regions of one size.
+    :param nregs: regions of a slab; None: it is none, or not in use.
+    :param nfree: free ones, by its own count; None as above.
+    :param guarded: it has guard pages.
+    :param hpa: it came from the huge page allocator.
+    :param edata: of the ``extent_t``, since 5.3 ``edata_t``.
     :param use: the same in words.
     """
 
@@ -57,12 +75,16 @@ class ExtentRow:
 
 @dataclass(frozen=True)
 class ExtentsReport:
-    """``jemalloc extents``; the sums are over all that match."""
+    """``jemalloc extents``; the sums are over all that match.
+
+    :param matching: extents that pass the filter, whatever ``--limit`` says.
+    :param bytes: of them.
+    """
 
     matching: int = line("extents", Kind.COUNT)
     bytes: int = line("bytes", Kind.BYTES)
     states: Sequence[StateRow] = table("By state")
-    extents: Rows = table("Extents")
+    extents: Rows[ExtentRow] = table("Extents")
 
 
 def states_named(text: str) -> tuple[str, ...]:
@@ -90,10 +112,10 @@ def extents(
     picked = [(part, _picked(part, states, arena is not None)) for part in parts]
     chosen = [part.heap.extents.select(rows) for part, rows in picked]
     summary = tuple(_summary(chosen))
-    row_type = told_apart(ExtentRow, parts)
     count, size = sum(row.extents for row in summary), sum(row.bytes for row in summary)
-    rows = Rows(lambda: _all_rows(parts, chosen, row_type), row_type, count, reads=0)
-    return report_of(heaps, ExtentsReport(count, size, summary, rows))
+    rows = Rows(lambda: _all_rows(parts, chosen), ExtentRow, count, reads=0)
+    data = ExtentsReport(count, size, summary, rows)
+    return report_of(heaps, data, labels=named_heaps(parts, ExtentRow))
 
 
 def _picked(part: Part, states: Optional[Sequence[str]], one_arena: bool) -> I64:
@@ -123,24 +145,24 @@ def _summary(chosen: Sequence[Extents]) -> Iterator[StateRow]:
 
 
 def _all_rows(
-    parts: Sequence[Part], chosen: Sequence[Extents], row_type: type[ExtentRow]
+    parts: Sequence[Part], chosen: Sequence[Extents]
 ) -> Iterator[ExtentRow]:
     for part, found in zip(parts, chosen):
         for first in range(0, len(found), _BATCH):
-            yield from _rows(part, found.select(np.arange(first, min(first + _BATCH, len(found)))), row_type)
+            yield from _rows(part, found.select(np.arange(first, min(first + _BATCH, len(found)))))
 
 
 _COLUMNS = ("address", "size", "arena", "szind", "usable", "slab", "nfree", "guarded", "hpa", "edata")
 
 
-def _rows(part: Part, found: Extents, row_type: type[ExtentRow]) -> Iterator[ExtentRow]:
+def _rows(part: Part, found: Extents) -> Iterator[ExtentRow]:
     infos = part.heap.location.bin_infos
     columns = (getattr(found, name).tolist() for name in _COLUMNS)
     for index, *row in zip(_state_index(found).tolist(), *columns):
         address, size, arena, szind, usable, slab, nfree, guarded, hpa, edata = row
         info = infos[szind] if slab and szind < len(infos) else None
         active = index == ExtentState.ACTIVE
-        yield row_type(
+        yield ExtentRow(
             heap=part.name,
             address=address,
             size=size,

@@ -11,9 +11,9 @@ from gdbext.heap.jemalloc.model import I64, ExtentState, Mask
 from gdbext.heap.jemalloc.report.common import (
     Part,
     cached_objects,
+    named_heaps,
     parts_of,
     report_of,
-    told_apart,
     total,
 )
 from gdbext.heap.model import Heap
@@ -26,11 +26,17 @@ _BATCH = 4096
 class LargeRow:
     """One large size class, summed over arenas.
 
-    :param blocks: allocations in the radix tree, those in thread caches too.
-    :param bytes: that the program may use.
+    :param heap: which jemalloc.
+    :param szind: size class.
+    :param size: None: no such class.
+    :param blocks: by the radix tree.
+    :param bytes: usable bytes of them.
     :param extent_bytes: of their extents.
     :param tcache_blocks: of them in thread caches; None when the caches could not be found.
-    :param curlextents: jemalloc's counter, as ``nmalloc`` and ``ndalloc``; None where it keeps none.
+    :param curlextents: by jemalloc's counters; None, as the next two, in a build without statistics.
+    :type curlextents: signed
+    :param nmalloc: handed out so far.
+    :param ndalloc: given back so far.
     """
 
     heap: str = column(None)
@@ -49,8 +55,13 @@ class LargeRow:
 class LargeBlockRow:
     """One large block.
 
-    :param extent: address of its first page; the block starts anywhere on that page.
-    :param cached: whether it is in a thread cache; None when the caches could not be found.
+    :param heap: which jemalloc.
+    :param address: the pointer that the program has; the largest first.
+    :param bytes: usable bytes.
+    :param extent: of its first page.
+    :param extent_bytes: of its extent.
+    :param arena: index.
+    :param cached: it is in a thread cache; None when the caches could not be found.
     """
 
     heap: str = column(None)
@@ -64,14 +75,20 @@ class LargeBlockRow:
 
 @dataclass(frozen=True)
 class LargeReport:
-    """``jemalloc large``."""
+    """``jemalloc large``.
+
+    :param blocks: large allocations, those in thread caches too.
+    :param bytes: usable bytes of them.
+    :param extent_bytes: of their extents: mostly a page more for each.
+    :param tcache_blocks: of them in thread caches; None when the caches could not be found.
+    """
 
     blocks: int = line("large blocks", Kind.COUNT)
     bytes: int = line("bytes", Kind.BYTES)
     extent_bytes: int = line("bytes of their extents", Kind.BYTES)
     tcache_blocks: Optional[int] = line("in thread caches", Kind.COUNT)
     classes: Sequence[LargeRow] = table("Classes")
-    largest: Rows = table("Blocks, the largest first")
+    largest: Rows[LargeBlockRow] = table("Blocks, the largest first")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +103,7 @@ class _Found:
 def large(heaps: Sequence[Heap]) -> Report:
     """Return ``jemalloc large``: large allocations by class, then each, the largest first."""
     found = [_find(part) for part in parts_of(heaps)]
-    class_type, block_type = told_apart(LargeRow, found), told_apart(LargeBlockRow, found)
-    classes = [row for one in found for row in _classes(one, class_type)]
+    classes = [row for one in found for row in _classes(one)]
     count = sum(row.blocks for row in classes)
     data = LargeReport(
         blocks=count,
@@ -95,9 +111,9 @@ def large(heaps: Sequence[Heap]) -> Report:
         extent_bytes=sum(row.extent_bytes for row in classes),
         tcache_blocks=None if any(one.cached is None for one in found) else total(_cached(classes)),
         classes=classes,
-        largest=Rows(lambda: _largest(found, block_type), block_type, count, reads=0),
+        largest=Rows(lambda: _largest(found), LargeBlockRow, count, reads=0),
     )
-    return report_of(heaps, data)
+    return report_of(heaps, data, labels=named_heaps(found, LargeRow, LargeBlockRow))
 
 
 def _cached(classes: Sequence[LargeRow]) -> Iterator[Optional[int]]:
@@ -112,7 +128,7 @@ def _find(part: Part) -> _Found:
     return _Found(part, rows, cached)
 
 
-def _classes(found: _Found, row_type: type[LargeRow]) -> Iterator[LargeRow]:
+def _classes(found: _Found) -> Iterator[LargeRow]:
     """Iterate over the classes that have blocks, or that any arena counts."""
     part, extents = found.part, found.part.heap.extents
     szind = extents.szind[found.rows]
@@ -120,7 +136,7 @@ def _classes(found: _Found, row_type: type[LargeRow]) -> Iterator[LargeRow]:
     for index in sorted({*np.unique(szind).tolist(), *ever}):
         mine = szind == index
         rows = found.rows[mine]
-        yield row_type(
+        yield LargeRow(
             heap=part.name,
             szind=index,
             size=part.heap.location.sizes[index] if index < len(part.heap.location.sizes) else None,
@@ -143,7 +159,7 @@ def _counters(part: Part, szind: int) -> dict[str, Optional[int]]:
     }
 
 
-def _largest(found: Sequence[_Found], row_type: type[LargeBlockRow]) -> Iterator[LargeBlockRow]:
+def _largest(found: Sequence[_Found]) -> Iterator[LargeBlockRow]:
     usable = np.concatenate([one.part.heap.extents.usable[one.rows] for one in found])
     whose = np.repeat(np.arange(len(found)), [len(one.rows) for one in found])
     within = np.concatenate([np.arange(len(one.rows)) for one in found])
@@ -151,12 +167,12 @@ def _largest(found: Sequence[_Found], row_type: type[LargeBlockRow]) -> Iterator
     for first in range(0, len(order), _BATCH):
         part = order[first : first + _BATCH]
         for owner, at in zip(whose[part].tolist(), within[part].tolist()):
-            yield _block(found[owner], at, row_type)
+            yield _block(found[owner], at)
 
 
-def _block(found: _Found, at: int, row_type: type[LargeBlockRow]) -> LargeBlockRow:
+def _block(found: _Found, at: int) -> LargeBlockRow:
     extents, row = found.part.heap.extents, int(found.rows[at])
-    return row_type(
+    return LargeBlockRow(
         heap=found.part.name,
         address=int(extents.pointer[row]),
         bytes=int(extents.usable[row]),

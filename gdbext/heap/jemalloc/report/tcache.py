@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
-from gdbext.heap.jemalloc.report.common import Part, parts_of, report_of, told_apart, total
+from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, column, line, table
 
@@ -17,9 +17,15 @@ _NOT_FOUND = "{}: threads' data could not be found, so their caches are unknown"
 class ThreadCacheRow:
     """One cache as a whole; one that no thread has is nobody's (``mallctl("tcache.create")``).
 
-    :param arena: index of the arena that fills it; None for none.
+    :param heap: ``threads`` and ``classes`` are None where no caches could be found.
+    :param number: the debugger's number; None: the cache is no thread's, or its thread is gone.
+    :param name: None on a core, which holds no thread names.
+    :param lwp: the kernel's id.
+    :param address: of the ``tcache_t``.
+    :param arena: index of the arena that fills it; None: none.
     :param classes: size classes of which it holds objects.
-    :param objects: cached objects, and ``bytes`` that the program could use of them.
+    :param objects: cached objects.
+    :param bytes: usable bytes of them.
     """
 
     heap: str = column(None)
@@ -37,8 +43,18 @@ class ThreadCacheRow:
 class ClassRow:
     """One size class of one cache.
 
-    :param most: objects that it may hold; None when not known.
-    :param low_water: fewest objects since the last collection; None when not known.
+    :param heap: which jemalloc.
+    :param number: as ``threads[].number``.
+    :param name: as ``threads[].name``.
+    :param address: as ``threads[].address``.
+    :param szind: size class.
+    :param size: usable bytes of one object.
+    :type size: bytes
+    :param objects: cached objects of the class.
+    :param most: that it may hold; None: not known.
+    :param low_water: fewest objects since the last collection, -1: it once was found empty; None: not known.
+    :type low_water: signed
+    :param bytes: usable bytes of them.
     """
 
     heap: str = column(None)
@@ -55,7 +71,11 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class TcacheReport:
-    """``jemalloc tcache``; None everywhere when the caches could not be found."""
+    """``jemalloc tcache``; None everywhere when the caches could not be found.
+
+    :param objects: cached objects; None when a jemalloc's caches could not be found.
+    :param bytes: usable bytes of them.
+    """
 
     objects: Optional[int] = line("cached objects", Kind.COUNT)
     bytes: Optional[int] = line("cached bytes", Kind.BYTES)
@@ -72,16 +92,14 @@ def tcache(heaps: Sequence[Heap], number: Optional[int] = None) -> Report:
     notes = [_NOT_FOUND.format(part.name) for part in parts if part.heap.tcaches is None]
     if len(notes) == len(parts):
         return report_of(heaps, TcacheReport(None, None, None, None), notes)
-    row_type, class_type = told_apart(ThreadCacheRow, parts), told_apart(ClassRow, parts)
     wanted = [(part, cache) for part in parts for cache in _caches(part, number)]
-    threads = [_thread_row(part, cache, row_type) for part, cache in wanted]
-    classes = [_class_row(part, cache, one, class_type) for part, cache in wanted for one in cache.bins]
+    threads = [_thread_row(part, cache) for part, cache in wanted]
+    classes = [_class_row(part, cache, one) for part, cache in wanted for one in cache.bins]
     # of several jemallocs one may not be known: no sum then
     unknown = [None] if notes else []
     objects = total([*(row.objects for row in threads), *unknown])
-    return report_of(
-        heaps, TcacheReport(objects, total([*(row.bytes for row in threads), *unknown]), threads, classes), notes
-    )
+    data = TcacheReport(objects, total([*(row.bytes for row in threads), *unknown]), threads, classes)
+    return report_of(heaps, data, notes, labels=named_heaps(parts, ThreadCacheRow, ClassRow))
 
 
 def _caches(part: Part, number: Optional[int]) -> Sequence[ThreadCache]:
@@ -89,9 +107,9 @@ def _caches(part: Part, number: Optional[int]) -> Sequence[ThreadCache]:
     return [one for one in caches if number is None or (one.thread and one.thread.number == number)]
 
 
-def _thread_row(part: Part, cache: ThreadCache, row_type: type[ThreadCacheRow]) -> ThreadCacheRow:
+def _thread_row(part: Part, cache: ThreadCache) -> ThreadCacheRow:
     thread = cache.thread
-    return row_type(
+    return ThreadCacheRow(
         heap=part.name,
         number=None if thread is None else thread.number,
         name=None if thread is None else thread.name,
@@ -109,9 +127,9 @@ def arena_index(part: Part, address: int) -> Optional[int]:
     return next((arena.index for arena in part.arenas if arena.address == address), None)
 
 
-def _class_row(part: Part, cache: ThreadCache, one: CacheBin, row_type: type[ClassRow]) -> ClassRow:
+def _class_row(part: Part, cache: ThreadCache, one: CacheBin) -> ClassRow:
     thread = cache.thread
-    return row_type(
+    return ClassRow(
         heap=part.name,
         number=None if thread is None else thread.number,
         name=None if thread is None else thread.name,
