@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Optional, Tuple
 
-from gdbext.analysis import blocks, listing, place
-from gdbext.analysis.dump import USUAL
-from gdbext.analysis.livefacts import Live, count_references
-from gdbext.analysis.querycolumns import Needs
-from gdbext.bridge.reaching import read_known, read_reach
+from gdbext.analysis.blocks import listing, place, summary
+from gdbext.analysis.blocks.dump import USUAL
+from gdbext.analysis.blocks.livefacts import Live, count_references
+from gdbext.analysis.blocks.querycolumns import Needs
+from gdbext.bridge.commands.reachability import read_known, read_reach
 from gdbext.errors import UsageError
 from gdbext.report import Report
 
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-
 
 def summarise(context: Any, arguments: Any) -> Report:
     """Return all blocks by state, arena and size."""
-    return blocks.summary(context.heaps(), arguments.flag("exact"))
+    return summary.summary(context.heaps(), arguments.flag("exact"))
 
 
 def list_blocks(context: Any, arguments: Any) -> Report:
@@ -71,7 +71,7 @@ def read_filters(context: Any, arguments: Any) -> listing.Filters:
     states, arena, where = (arguments.value(name) for name in ("state", "arena", "where"))
     start, end = read_range(arguments.expression)
     return listing.Filters(
-        blocks.states_named(states) if states is not None else None,
+        summary.states_named(states) if states is not None else None,
         arguments.value("min-size"),
         arguments.value("max-size"),
         context.evaluate(arena) if arena is not None else None,

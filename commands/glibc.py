@@ -8,12 +8,12 @@ from typing import Any, Optional, Tuple
 
 from gdbext.commands.blocks import read_range
 
-from gdbext.analysis.blocks import states_named
-from gdbext.analysis.contents import contents_hint, pointer_namer
-from gdbext.analysis.runlist import largest_runs
+from gdbext.analysis.blocks.contents import contents_hint, pointer_namer
+from gdbext.analysis.blocks.summary import states_named
+from gdbext.analysis.footprint.runlist import largest_runs
 from gdbext.errors import UsageError
-from gdbext.heap.glibc import reports
-from gdbext.heap.glibc import trim as trimming
+from gdbext.heap.glibc.report import reports
+from gdbext.heap.glibc.report import trim as trimming
 from gdbext.report import Report
 
 _RANGE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-9]+)")

@@ -9,8 +9,8 @@ from typing import Any, Optional, Sequence
 import gdb
 
 from gdbext import __version__, catalogue
-from gdbext.bridge import names
-from gdbext.bridge.command import note_error
+from gdbext.bridge.commands import names
+from gdbext.bridge.commands.command import note_error
 from gdbext.errors import UsageError
 from gdbext.report import Report, column, line, table
 

@@ -8,15 +8,15 @@ from typing import Any, Sequence
 from gdbext.analysis.thresholds import thresholds
 from gdbext.analysis.triage import ranked
 from gdbext.errors import UsageError
-from gdbext.heap.jemalloc.reports_arenas import arenas as report_arenas
-from gdbext.heap.jemalloc.reports_bins import bins as report_bins
-from gdbext.heap.jemalloc.reports_check import check as report_check
-from gdbext.heap.jemalloc.reports_decay import decay as report_decay
-from gdbext.heap.jemalloc.reports_extents import extents as report_extents
-from gdbext.heap.jemalloc.reports_extents import states_named
-from gdbext.heap.jemalloc.reports_large import large as report_large
-from gdbext.heap.jemalloc.reports_tcache import tcache as report_tcache
-from gdbext.heap.told import problems_of
+from gdbext.heap.jemalloc.report.arenas import arenas as report_arenas
+from gdbext.heap.jemalloc.report.bins import bins as report_bins
+from gdbext.heap.jemalloc.report.check import check as report_check
+from gdbext.heap.jemalloc.report.decay import decay as report_decay
+from gdbext.heap.jemalloc.report.extents import extents as report_extents
+from gdbext.heap.jemalloc.report.extents import states_named
+from gdbext.heap.jemalloc.report.large import large as report_large
+from gdbext.heap.jemalloc.report.tcache import tcache as report_tcache
+from gdbext.heap.reading import problems_of
 from gdbext.report import Finding, Report
 
 

@@ -8,20 +8,21 @@ import shutil
 import subprocess
 from typing import Any, Iterable, Iterator
 
-from gdbext.analysis.lockfindings import check_locks, find_lock_findings
-from gdbext.analysis.lockwait import Knowledge, lockwait_report
-from gdbext.analysis.stackgroups import fold, group_stacks
-from gdbext.analysis.tables import walk_structure
-from gdbext.analysis.tablesearch import Looked
-from gdbext.analysis.waitchanges import compare, read_earlier
-from gdbext.analysis.waitdot import dot_lines
-from gdbext.bridge.lockplaces import read_knowledge
+from gdbext.analysis.locks.findings import check_locks, find_lock_findings
+from gdbext.analysis.locks.report import Knowledge, lockwait_report
+from gdbext.analysis.locks.stackgroups import fold, group_stacks
+from gdbext.analysis.locks.waitchanges import compare, read_earlier
+from gdbext.analysis.locks.waitdot import dot_lines
+from gdbext.analysis.tables.counts import walk_structure
+from gdbext.analysis.tables.search import Looked
+from gdbext.bridge.commands.lockplaces import read_knowledge
+from gdbext.debuginfo import Stacks
 from gdbext.errors import UsageError
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
-from gdbext.structures.locks.model import Census, Stacks
-from gdbext.structures.manner import Manner
-from gdbext.structures.resolve import open_located
+from gdbext.structures.locks.model import Census
+from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.resolve import open_located
 
 _DRAWING = 60  # seconds that graphviz may take
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis import path, refs
-from gdbext.bridge.reaching import read_places, read_reach
+from gdbext.analysis.pins import path, refs
+from gdbext.bridge.commands.reachability import read_places, read_reach
 from gdbext.report import Report
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis import retained
-from gdbext.analysis.reach.naming import Places
-from gdbext.bridge.reaching import find_types, read_reach
+from gdbext.analysis.pins import retained
+from gdbext.analysis.pins.naming import Places
+from gdbext.bridge.commands.reachability import find_types, read_reach
 from gdbext.report import Report
 
 

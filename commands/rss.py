@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis import ledger
-from gdbext.analysis.residency import residency_of
+from gdbext.analysis.footprint import ledger
+from gdbext.analysis.footprint.residency import residency_of
 from gdbext.report import Report
 
 

@@ -6,10 +6,10 @@ import os
 from typing import Any, Optional, Sequence
 
 from gdbext.abi import Abi
-from gdbext.analysis import shapes
+from gdbext.analysis.tables import shapes
 from gdbext.errors import NoTargetError, UsageError
+from gdbext.layout.types import Type
 from gdbext.report import Report
-from gdbext.structures.types import Type
 
 
 def list_shapes(context: Any, arguments: Any) -> Report:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gdbext.commands.walklist import open_expression, walk_opened
 
-from gdbext.analysis import skew
+from gdbext.analysis.tables import skew
 from gdbext.report import Report
 
 

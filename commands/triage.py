@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence
 
-from gdbext.analysis import leaksearch, triage
-from gdbext.analysis.death import Death, find_death
-from gdbext.analysis.lockfindings import find_lock_findings, find_notable_waits
+from gdbext.analysis import triage
+from gdbext.analysis.crash.death import Death, find_death
+from gdbext.analysis.footprint.residency import residency_of
+from gdbext.analysis.footprint.unattributed import find_unattributed
+from gdbext.analysis.leaks import search
+from gdbext.analysis.locks.findings import find_lock_findings, find_notable_waits
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
-from gdbext.analysis.residency import residency_of
-from gdbext.analysis.tablesearch import Looked
+from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.thresholds import thresholds
-from gdbext.analysis.unattributed import find_unattributed
-from gdbext.bridge.lockplaces import read_knowledge, wants_tables
-from gdbext.bridge.tables import judge_tables
+from gdbext.bridge.commands.lockplaces import read_knowledge, wants_tables
+from gdbext.bridge.commands.tables import judge_tables
 from gdbext.heap.model import Heap
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
@@ -42,12 +43,12 @@ def look_for_leaks(context: Any, heaps: Sequence[Heap], asked: bool) -> triage.B
 
     :param asked: whether the user wants it in any case.
     """
-    ports = leaksearch.Ports(
+    ports = search.Ports(
         lambda progress, most: context.session.reach(PLAIN, progress, most),
         lambda reading, progress: read_reach(context.target, heaps, reading, progress),
         lambda reach, progress: context.session.leaked_types(reach, progress),
     )
-    return leaksearch.search(context.target, heaps, context.settings, ports, context.progress, asked)
+    return search.search(context.target, heaps, context.settings, ports, context.progress, asked)
 
 
 def look_beyond(context: Any) -> triage.Beyond:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis.blocktypes import report
-from gdbext.bridge.reaching import read_reach
+from gdbext.analysis.types import report
+from gdbext.bridge.commands.reachability import read_reach
 from gdbext.report import Report
 
 

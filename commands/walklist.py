@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, List, Optional
 
-from gdbext.analysis import tables
+from gdbext.analysis.tables import counts
 from gdbext.errors import ShapeError, UsageError
+from gdbext.layout.types import Located
 from gdbext.report import Report
-from gdbext.structures.anchored import is_anchored
-from gdbext.structures.library import Library
-from gdbext.structures.manner import Manner
-from gdbext.structures.model import ListHead, TreeRoot
-from gdbext.structures.resolve import Opened, nearest_shape, open_located
-from gdbext.structures.types import Located
+from gdbext.structures.shapes.anchored import is_anchored
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.resolve import Opened, nearest_shape, open_located
+from gdbext.structures.walk.model import ListHead, TreeRoot
 
 _NEED_NODES = ("addresses", "check", "each", "where")  # options
 
@@ -23,8 +23,8 @@ def walk(context: Any, arguments: Any) -> Report:
     _check_together(arguments)
     opened = open_expression(context, arguments, arguments.expression)
     if not any(arguments.flag(name) for name in _NEED_NODES) and arguments.value("max") is None:
-        return tables.walk_report(opened, tables.sum_structure(context.target, opened.structure, context.progress))
-    from gdbext.analysis import elements  # a sum over bins needs none of it
+        return counts.walk_report(opened, counts.sum_structure(context.target, opened.structure, context.progress))
+    from gdbext.analysis.tables import elements  # a sum over bins needs none of it
 
     walked = walk_opened(context, opened, arguments)
     condition, command = arguments.value("where"), arguments.value("each")
@@ -42,15 +42,15 @@ def walk(context: Any, arguments: Any) -> Report:
     return elements.element_report(opened, chosen, (), context.elements)
 
 
-def _summed(context: Any, arguments: Any, opened: Opened, walked: List[tables.Walked]) -> Report:
+def _summed(context: Any, arguments: Any, opened: Opened, walked: List[counts.Walked]) -> Report:
     if arguments.flag("addresses"):
-        from gdbext.analysis import elements
+        from gdbext.analysis.tables import elements
 
         return elements.address_report(opened, elements.every(walked))
     checked = None
     if arguments.flag("check"):
-        checked = tables.check_structure(context.target, walked)
-    return tables.walk_report(opened, walked, checked)
+        checked = counts.check_structure(context.target, walked)
+    return counts.walk_report(opened, walked, checked)
 
 
 def _check_together(arguments: Any) -> None:
@@ -65,19 +65,19 @@ def _check_together(arguments: Any) -> None:
 def count(context: Any, arguments: Any) -> Report:
     """Return how many entries a list has, and why it ended."""
     opened, walked = _walk_list(context, arguments, "listcount")
-    return tables.count_report(opened, walked)
+    return counts.count_report(opened, walked)
 
 
 def show(context: Any, arguments: Any) -> Report:
     """Return the elements of a list with their members."""
-    from gdbext.analysis import elements
+    from gdbext.analysis.tables import elements
 
     names = [part.strip() for given in arguments.value("field") or () for part in _parts(given)]
     opened, walked = _walk_list(context, arguments, "listprint")
     return elements.element_report(opened, elements.every([walked]), names, context.elements)
 
 
-def _walk_list(context: Any, arguments: Any, command: str) -> "tuple[Opened, tables.Walked]":
+def _walk_list(context: Any, arguments: Any, command: str) -> "tuple[Opened, counts.Walked]":
     words = arguments.words
     if len(words) != 2:
         given = f"got {len(words)}" if words else "got none"
@@ -126,9 +126,9 @@ def _locate_by_shape(shapes: Library, name: Optional[str]) -> Located:
     return Located(shape.name, None, None, 0)
 
 
-def walk_opened(context: Any, opened: Opened, arguments: Any) -> List[tables.Walked]:
+def walk_opened(context: Any, opened: Opened, arguments: Any) -> List[counts.Walked]:
     """Walk all of it, each chain up to ``--max``."""
-    return tables.walk_structure(context.target, opened.structure, arguments.value("max"), context.progress)
+    return counts.walk_structure(context.target, opened.structure, arguments.value("max"), context.progress)
 
 
 def read_manner(context: Any, arguments: Any, link: Optional[str] = None) -> Manner:

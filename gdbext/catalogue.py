@@ -1,7 +1,7 @@
 """The whole surface on one screen: every command, and every setting, as data.
 
 A row names the function that answers, ``"module:function"`` in ``commands/``; the module is loaded when
-the command first runs. The function is ``(context, arguments) -> Report``: see ``gdbext.bridge.context``
+the command first runs. The function is ``(context, arguments) -> Report``: see ``gdbext.bridge.commands.context``
 for what ``context`` offers. A new command is one file, one row and one test.
 """
 
@@ -121,7 +121,7 @@ BLOCK_FIELDS = (
 )  # fmt: skip
 BLOCK_COLUMNS = (*BLOCK_FIELDS, "reached_by_offset")
 
-# What the user may say about a list or table: see gdbext.structures.resolve.Manner.
+# What the user may say about a list or table: see gdbext.structures.shapes.resolve.Manner.
 STRUCTURE_OPTIONS: Sequence[Option] = (
     Option("shape", "text", "take it for this shape; gx shapes list has them", metavar="NAME", names="shape"),
     Option("next", "text", "the link to the next node: member, path or offset", metavar="MEMBER"),

@@ -15,7 +15,9 @@ from typing import Iterator, Optional
 import gdb
 from gdbext.printers import bare_name
 
-from gdbext.bridge import dependencies, language, session, settings
+from gdbext.bridge import dependencies
+from gdbext.bridge.expressions import language
+from gdbext.bridge.stops import session, settings
 from gdbext.errors import GdbextError
 
 _KIND = re.compile(r'^kind\s*=\s*"(\w+)"', re.MULTILINE)

@@ -13,14 +13,15 @@ import gdb
 from gdbext.printers import bare_name, chains
 from gdbext.printers.guarded import Child, GuardedPrinter
 
-from gdbext.bridge import session, shaped
-from gdbext.bridge.values import find_address
+from gdbext.bridge.expressions.values import find_address
+from gdbext.bridge.functions import shaped
+from gdbext.bridge.stops import session
 from gdbext.errors import GdbextError
 from gdbext.wording import count_text
 
 if TYPE_CHECKING:
-    from gdbext.structures.bind import BoundBins
-    from gdbext.structures.model import BinArray, Group, Table
+    from gdbext.structures.shapes.bind import BoundBins
+    from gdbext.structures.walk.model import BinArray, Group, Table
 
 KINDS = ("bins", "group", "probe")
 _STRETCH = 1 << 16  # bytes of bins that are read at a time

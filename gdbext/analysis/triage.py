@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from gdbext.analysis.death import Death
-from gdbext.analysis.fragmentation import find_fragmentation
-from gdbext.analysis.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
+from gdbext.analysis.blocks.sums import CACHED, FREE, MMAPPED, TOP, USED, tally
+from gdbext.analysis.crash.death import Death
+from gdbext.analysis.footprint.fragmentation import find_fragmentation
+from gdbext.analysis.footprint.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
+from gdbext.analysis.footprint.owners import OwnerRow, besides, is_free, owner_rows
+from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
+from gdbext.analysis.locks.unowned import UnownedWaits
 from gdbext.analysis.missing import Unexamined, find_gap, is_whole
-from gdbext.analysis.owners import OwnerRow, besides, is_free, owner_rows
-from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
-from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.thresholds import Thresholds, thresholds
-from gdbext.analysis.unowned import UnownedWaits
 from gdbext.heap.model import Heap
-from gdbext.heap.told import evidence_of, problems_of
+from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.report import (
     Confidence,
     Evidence,

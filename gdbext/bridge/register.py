@@ -13,8 +13,11 @@ from typing import Any, Iterable, Mapping, Sequence
 import gdb
 
 from gdbext import _mount
-from gdbext.bridge import dependencies, functions, lockfunctions, names, session, settings
-from gdbext.bridge.command import PrefixCommand, SpecCommand
+from gdbext.bridge import dependencies
+from gdbext.bridge.commands import names
+from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
+from gdbext.bridge.functions import functions, lockfunctions
+from gdbext.bridge.stops import session, settings
 
 PREFIX = "gx"
 

@@ -22,7 +22,7 @@ from gdbext.cli.failures import GdbFailedError
 from gdbext.exchange import answer_path
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
-_ANSWERING = "__import__('gdbext.bridge.shell').bridge.shell"
+_ANSWERING = "__import__('gdbext.bridge.commands.shell').bridge.commands.shell"
 _PROGRESS = "GDBEXT_PROGRESS_FD"
 _PACKAGES = "GDBEXT_PACKAGES"
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt

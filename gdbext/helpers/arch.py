@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gdbext.abi import Abi
-from gdbext.bridge import session
+from gdbext.bridge.stops import session
 
 _ATTRIBUTES = {
     "ptrsize": lambda abi: abi.pointer_size,

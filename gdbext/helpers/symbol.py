@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gdbext.bridge import session
+from gdbext.bridge.stops import session
 
 
 def lookup(name: str) -> Optional[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Sequence
 
-from gdbext.bridge import session
+from gdbext.bridge.stops import session
 from gdbext.memory import Region
 
 

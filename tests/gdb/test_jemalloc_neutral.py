@@ -9,7 +9,7 @@ from typing import Any, Sequence
 
 import pytest
 
-from gdbext.analysis.ledger import ledger
+from gdbext.analysis.footprint.ledger import ledger
 from gdbext.analysis.triage import triage
 from gdbext.heap.detect import find_heaps
 from gdbext.heap.model import Heap, State

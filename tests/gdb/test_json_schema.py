@@ -9,7 +9,7 @@ from typing import Any, Iterator, NamedTuple
 import pytest
 
 from gdbext import catalogue
-from gdbext.structures import checking
+from gdbext.structures.walk import checking
 from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
@@ -514,7 +514,7 @@ def test_every_kind_of_problem_is_documented():
 
 
 NO_KINDS = {"next-bin"}  # how a table's chains end
-# Kinds that gdbext.structures.checking and its callers put together, and jemalloc's checks of lists.
+# Kinds that gdbext.structures.walk.checking and its callers put together, and jemalloc's checks of lists.
 COMPOSED = {
     f"{what}-{word}"
     for what in ("list", "chain", "lru")

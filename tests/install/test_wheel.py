@@ -18,7 +18,7 @@ from tests.support.glibcs import Unavailable
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = ("gdbext", "commands", "native", "printers", "shapes", "requirements")
-FILES = ("MANIFEST.in", "pyproject.toml", "setup.py", "README.md")
+FILES = ("LICENSE", "MANIFEST.in", "pyproject.toml", "setup.py", "README.md")
 LIBRARY = "gdbext/kernels/libgdbext_native.so"
 
 
@@ -88,6 +88,14 @@ def test_states_what_it_needs(wheel):
     assert "Requires-Python: >=3.9" in lines
     floors = (CHECKOUT / "requirements" / "gdb.txt").read_text().split()
     assert {f"Requires-Dist: {floor}" for floor in floors} <= set(lines)
+
+
+def test_holds_its_license(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (text,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/LICENSE"))
+        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+    assert text == (CHECKOUT / "LICENSE").read_text()
+    assert "\nLicense: MIT\n" in metadata
 
 
 def test_holds_the_native_kernels_for_every_python(wheel, tmp_path):

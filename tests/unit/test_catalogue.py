@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from gdbext import catalogue
-from gdbext.analysis.blocks import STATE_GROUPS
-from gdbext.analysis.listrows import COLUMNS
-from gdbext.analysis.query import FIELDS
-from gdbext.heap.jemalloc.reports_extents import STATES
+from gdbext.analysis.blocks.listrows import COLUMNS
+from gdbext.analysis.blocks.query import FIELDS
+from gdbext.analysis.blocks.summary import STATE_GROUPS
+from gdbext.heap.jemalloc.report.extents import STATES
 from gdbext.heap.model import State
 
 ROOT = Path(__file__).resolve().parents[2]

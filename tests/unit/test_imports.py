@@ -17,7 +17,8 @@ LEAVES = {
 }  # fmt: skip
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
-TARGET = LAYOUT | {"target", "coretarget"}
+DEBUGINFO = LAYOUT | {"process", "debuginfo"}
+TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
 BRIDGE = HEAP | {"structures", "analysis", "render", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
@@ -35,12 +36,14 @@ ALLOWED = {
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},
     "layout": MEMORY,
-    "target": LAYOUT,
+    "process": LEAVES,
+    "debuginfo": LAYOUT | {"process"},
+    "target": DEBUGINFO,
     "coretarget": TARGET,
     "heap": HEAP,
     "structures": HEAP,
     "analysis": HEAP | {"structures"},
-    "render": LEAVES | {"target", "render"},
+    "render": LEAVES | {"process", "target", "render"},
     "bridge": BRIDGE,
     "helpers": BRIDGE,
     "commands": BRIDGE,

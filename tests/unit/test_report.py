@@ -115,8 +115,8 @@ def test_a_process_is_let_go_before_a_document_ends():
 
 def test_an_answer_without_its_whole_length_is_none(tmp_path):
     folder = str(tmp_path)
-    write_question(folder, Question("blocks leaks", " --list", pid=7))
-    assert read_question(folder) == Question("blocks leaks", " --list", pid=7)
+    write_question(folder, Question("blocks leaks", {"list": True}, pid=7))
+    assert read_question(folder) == Question("blocks leaks", {"list": True}, pid=7)
     assert read_question(folder).schema == "gdbext/blocks-leaks/2"
     trailer = Trailer(0, True, False, 6)
     assert find_trailer(folder) is None

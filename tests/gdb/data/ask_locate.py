@@ -3,11 +3,12 @@ import json
 
 import gdb
 
-from gdbext.bridge import dependencies, session
-from gdbext.bridge.discover import find_variables
-from gdbext.bridge.elements import Elements
-from gdbext.bridge.evaluate import evaluate
-from gdbext.bridge.locate import locate
+from gdbext.bridge import dependencies
+from gdbext.bridge.commands.elements import Elements
+from gdbext.bridge.expressions.evaluate import evaluate
+from gdbext.bridge.expressions.locate import locate
+from gdbext.bridge.ports.discover import find_variables
+from gdbext.bridge.stops import session
 from gdbext.errors import GdbextError
 
 dependencies.load()

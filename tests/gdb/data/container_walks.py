@@ -12,11 +12,11 @@ from gdbext.bridge import dependencies
 
 dependencies.load()
 
-from gdbext.analysis.tables import check_structure, walk_structure  # noqa: E402
-from gdbext.bridge.context import Context  # noqa: E402
+from gdbext.analysis.tables.counts import check_structure, walk_structure  # noqa: E402
+from gdbext.bridge.commands.context import Context  # noqa: E402
 from gdbext.errors import GdbextError  # noqa: E402
-from gdbext.structures.model import BinsWalk, End  # noqa: E402
-from gdbext.structures.resolve import Manner, open_located  # noqa: E402
+from gdbext.structures.shapes.resolve import Manner, open_located  # noqa: E402
+from gdbext.structures.walk.model import BinsWalk, End  # noqa: E402
 
 MOST = 1 << 20
 

@@ -7,7 +7,7 @@ import types
 import gdb
 
 from gdbext.arguments import Option
-from gdbext.bridge.command import PrefixCommand, SpecCommand
+from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
 from gdbext.catalogue import CommandSpec
 from gdbext.errors import FaultError
 from gdbext.report import Kind, Report, Rows, column, line, table

@@ -8,13 +8,13 @@ import pytest
 import gdbext
 from gdbext._mount import mount
 from gdbext.analysis.reach.mark import read_reach
+from gdbext.debuginfo import NO_DEBUG_INFO
 from gdbext.errors import UsageError
 from gdbext.heap.jemalloc.heap import find_heaps
 from gdbext.heap.model import Blocks, Heap, State
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.library import Library
-from gdbext.structures.locks.model import NO_STACKS
+from gdbext.structures.shapes.library import Library
 from tests.support.jeworld import laid
 from tests.unit.analysis.heaps import reaching
 
@@ -47,7 +47,7 @@ def context(maker):
         shapes=Library({}),
         session=SimpleNamespace(reach=lambda *how: read_reach(target, [heap], *how)),
         evaluate=lambda text: int(text, 0),
-        stacks=NO_STACKS,
+        stacks=NO_DEBUG_INFO,
         **reaching([heap], target),
     )
 

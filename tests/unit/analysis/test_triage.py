@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gdbext.analysis.ledger import ledger
+from gdbext.analysis.footprint.ledger import ledger
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import thresholds
 from gdbext.analysis.triage import (
@@ -23,9 +23,9 @@ from gdbext.catalogue import find_command
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.process import ProcessMemory
+from gdbext.process import Identity, Thread
 from gdbext.render import json_pieces, text
 from gdbext.report import Confidence, Finding, Problem, Severity
-from gdbext.target import Identity, Thread
 
 MB = 1 << 20
 START = 0x10000000
