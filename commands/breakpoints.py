@@ -37,7 +37,7 @@ class BreakpointList:
     breakpoints: Sequence[BreakpointRow] = table("Breakpoints")
 
 
-def breakpoints_command(context: Any, arguments: Any) -> Optional[Report]:
+def breakpoints_command(session: Any, arguments: Any) -> Optional[Report]:
     """Set, list or delete breakpoints, or print one event of theirs."""
     action, *rest = arguments.words or [""]
     if action not in _ACTIONS:

@@ -36,7 +36,7 @@ class CommandList:
     kernels: str = line("kernels")
 
 
-def list_commands(context: Any, arguments: Any) -> Report:
+def list_commands(session: Any, arguments: Any) -> Report:
     """Return every command with its names."""
     import numpy
 
@@ -54,7 +54,7 @@ def list_commands(context: Any, arguments: Any) -> Report:
     )
 
 
-def run_safely(context: Any, arguments: Any) -> Optional[Report]:
+def run_safely(session: Any, arguments: Any) -> Optional[Report]:
     """Run a command; print its error and keep it in ``$gx_error`` instead of raising it."""
     if not arguments.expression:
         raise UsageError("a command is missing", "gx safe COMMAND")

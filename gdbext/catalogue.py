@@ -1,8 +1,8 @@
 """The whole surface on one screen: every command, and every setting, as data.
 
 A row names the function that answers, ``"module:function"`` in ``commands/``; the module is loaded when
-the command first runs. The function is ``(context, arguments) -> Report``: see ``gdbext.bridge.commands.context``
-for what ``context`` offers. A new command is one file, one row and one test.
+the command first runs. The function is ``(session, arguments) -> Report``: see ``gdbext.session``
+for what it offers. A new command is one file, one row and one test.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Optional, Protocol, Sequence
 
+from gdbext.errors import UsageError
 from gdbext.layout import StructLayout
 from gdbext.layout.types import Located, Type
 from gdbext.process import Module, Thread
@@ -210,6 +211,19 @@ class DebugInfo(Protocol):
         :param most: of variables that are examined.
         """
 
+    def evaluate(self, expression: str, word_mask: int) -> int:
+        """Return an expression's value: a number, a pointer, or the address of an array or structure.
+
+        :param word_mask: results are taken modulo the target's word.
+        :raises UsageError: when it has none, or would write to the target or run it.
+        """
+
+    def locate(self, expression: str) -> Located:
+        """Return what an expression means: an object in memory, a pointer, or a number.
+
+        :raises UsageError: as :meth:`evaluate`.
+        """
+
 
 class NoDebugInfo:
     """No debugger: each part of the port, and the port."""
@@ -239,6 +253,17 @@ class NoDebugInfo:
     def find_variables(self, matches: Callable[[Type], bool], limit: int, most: int) -> FoundVariables:
         """Return itself."""
         return self
+
+    def evaluate(self, expression: str, word_mask: int) -> int:
+        """Return the number that it is."""
+        try:
+            return int(expression, 0) & word_mask
+        except ValueError:
+            raise UsageError(f"cannot evaluate {expression!r} without a debugger", "give an address") from None
+
+    def locate(self, expression: str) -> Located:
+        """Return the number that it is."""
+        return Located(expression, None, None, self.evaluate(expression, -1))
 
     def __iter__(self) -> Iterator[Located]:
         return iter(())

@@ -8,12 +8,12 @@ import gdb
 from gdbext.printers import bare_name
 from gdbext.printers.guarded import Child
 
-from gdbext.bridge.commands.shapes import read_shapes
 from gdbext.bridge.expressions import lookup
 from gdbext.bridge.functions import shaped
 from gdbext.bridge.ports.typemaker import type_of
 from gdbext.bridge.stops import session
 from gdbext.bridge.stops.progress import TerminalProgress
+from gdbext.bridge.stops.session import read_shapes
 from gdbext.errors import ShapeError
 from gdbext.wording import count_text
 
@@ -54,7 +54,7 @@ def _bind(shape: "Shape", type: "Type") -> "Optional[BoundShape]":
     from gdbext.structures.shapes.bind import bind
 
     try:
-        return bind(shape, type, session.current().types(), read_shapes(), shaped.read_target().abi)
+        return bind(shape, type, session.current().types, read_shapes(), shaped.read_target().abi)
     except ShapeError:
         return None
 

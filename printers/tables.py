@@ -15,7 +15,7 @@ from gdbext.printers.guarded import Child, GuardedPrinter
 
 from gdbext.bridge.expressions.values import find_address
 from gdbext.bridge.functions import shaped
-from gdbext.bridge.stops import session
+from gdbext.bridge.stops.changes import call_when_objfiles_change
 from gdbext.errors import GdbextError
 from gdbext.wording import count_text
 
@@ -46,7 +46,7 @@ def find_parts() -> "dict[str, BoundBins]":
     """Return the tables of this program that shapes name exactly, by the tags of their bins and entries."""
     global _parts
     if _parts is None:
-        session.call_when_objfiles_change(forget_parts)
+        call_when_objfiles_change(forget_parts)
         _parts = {}
         for bound in chains.bound_shapes(("bins",)):
             part: Any = bound.part

@@ -23,5 +23,5 @@ _ATTRIBUTES = {
 def __getattr__(name: str) -> Any:
     if name not in _ATTRIBUTES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    abi: Abi = session.current().target().abi
+    abi: Abi = session.current().target.abi
     return _ATTRIBUTES[name](abi)

@@ -88,7 +88,7 @@ def _claim(name: str) -> None:
 
 
 def _number(text: str) -> int:
-    return evaluate(text, session.current().target().abi.word_mask)
+    return evaluate(text, session.current().target.abi.word_mask)
 
 
 def _refuse(message: str) -> NoReturn:

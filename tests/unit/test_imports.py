@@ -20,7 +20,7 @@ LAYOUT = MEMORY | {"layout"}
 DEBUGINFO = LAYOUT | {"process", "debuginfo"}
 TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
-BRIDGE = HEAP | {"structures", "analysis", "render", "bridge", "commands", "printers", "_mount"}
+BRIDGE = HEAP | {"structures", "analysis", "render", "session", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
     "gdbext": set(),
     "abi": set(),
@@ -52,6 +52,8 @@ ALLOWED = {
     "_mount": set(),
     "cli": MEMORY | {"cli", "_mount"},
 }
+ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
+ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "catalogue", "_mount", "bridge"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
 

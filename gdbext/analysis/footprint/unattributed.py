@@ -11,11 +11,11 @@ from typing import Optional, Sequence
 
 import numpy as np
 
+from gdbext.analysis.beyond import NOTHING, Beyond
 from gdbext.analysis.footprint.ledger import find_anonymous_rest
 from gdbext.analysis.footprint.residency import Residency
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import Thresholds
-from gdbext.analysis.triage import NOTHING, Beyond
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Heap
 from gdbext.memory.intervals import Coverage, unite

@@ -7,6 +7,7 @@ from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 import numpy as np
 
+from gdbext.analysis.beyond import NOTHING, Beyond
 from gdbext.analysis.blocks.sums import MMAPPED, USED, tally
 from gdbext.analysis.leaks.doubts import doubts_text, find_doubts
 from gdbext.analysis.leaks.findings import make_finding
@@ -14,7 +15,6 @@ from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import Reading
 from gdbext.analysis.thresholds import Thresholds, thresholds
-from gdbext.analysis.triage import NOTHING, Beyond
 from gdbext.analysis.types.model import BlockTypes
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.heap.model import Heap

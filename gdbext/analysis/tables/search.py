@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
+from gdbext.analysis.beyond import Beyond
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.tables.counts import Walked, walk_structure
 from gdbext.analysis.tables.skew import find_table_findings
-from gdbext.analysis.triage import Beyond
 from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, ShapeError, UsageError
 from gdbext.layout.types import Located, Type

@@ -20,7 +20,7 @@ from gdbext.bridge import dependencies
 from gdbext.bridge.commands.charset import writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
-from gdbext.errors import GdbextError, NoHeapError, UsageError
+from gdbext.errors import GdbextError, NoHeapError, StoppedError, UsageError
 from gdbext.progress import checked
 
 # Characters handed to gdb at once: its pager looks at each write.
@@ -119,12 +119,6 @@ class DebuggerError(GdbextError):
     kind = "debugger"
 
 
-class StoppedError(GdbextError):
-    """The user or the time budget stopped the command before it had anything."""
-
-    kind = "interrupted"
-
-
 def note_error(message: Optional[str]) -> None:
     """Keep the last error in ``$gx_error`` for scripts; it is void after a success."""
     gdb.set_convenience_variable("gx_error", message)
@@ -148,7 +142,7 @@ def _answer(spec: Any, text: str, context: Context) -> None:
 
 def make_report(spec: Any, arguments: Arguments, context: Context) -> Any:
     """Return the report of a command, or None where it only runs others."""
-    report = find_function(spec.run)(context, arguments)
+    report = find_function(spec.run)(context.session, arguments)
     return None if report is None else _completed(context, report)
 
 

@@ -46,9 +46,7 @@ def _named(offered: Offer) -> Sequence[str]:
         return _files(offered.typed)
     if names == "shape":
         dependencies.load()
-        from gdbext.bridge.commands.shapes import read_shapes
-
-        return list(read_shapes().shapes)
+        return list(session.read_shapes().shapes)
     if names == "arena":  # as far as a command has asked for them: none is worth walking a heap while somebody types
         return [f"{arena.address:#x}" for heap in session.current().known_heaps for arena in heap.arenas]
     return ()

@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import gdb
 
-from gdbext.bridge.stops import session
+from gdbext.bridge.stops.changes import call_when_objfiles_change
 
 _LINE = re.compile(
     r"^\[ *\d+\] (?P<kind>[DdBb]) (?P<address>0x[0-9a-f]+) (?P<name>\S+)"
@@ -55,7 +55,7 @@ _known: Dict[Tuple[int, str], _Table] = {}  # by inferior: it is mapped elsewher
 def _cached(objfile: gdb.Objfile) -> _Table:
     key = gdb.selected_inferior().num, str(objfile.filename)
     if key not in _known:
-        session.call_when_objfiles_change(_known.clear)
+        call_when_objfiles_change(_known.clear)
         symbols = sorted(set(_read(objfile)), key=lambda symbol: (symbol.address, symbol.name))
         named: Dict[str, List[DataSymbol]] = {}
         for symbol in symbols:

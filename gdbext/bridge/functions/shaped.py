@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # numpy is loaded when a table is asked for, not at start-up
 # Convenience variables that tell which bin is the longest: number, table, first entry, offset of its link.
 BIN, BIN_TABLE, BIN_FIRST, BIN_LINK = "gx_bin", "gx_bin_table", "gx_bin_first", "gx_bin_link"
 
-_bare: "Optional[tuple[session.Session, Target]]" = None
+_bare: "Optional[tuple[session.GdbSession, Target]]" = None
 
 
 def read_target() -> Target:
@@ -35,7 +35,7 @@ def read_target() -> Target:
 
     now = session.current()
     if now.known_target is not None or "core" in read_strata():
-        return now.target()
+        return now.target
     if _bare is None or _bare[0] is not now:
         _bare = now, read_bare_target()
     return _bare[1]
@@ -57,11 +57,11 @@ def open_value(value: gdb.Value, text: str) -> Opened:
 def open_found(found: Located) -> Opened:
     """Open an object by the shape that fits its type; errors as :func:`open_value`."""
     target = read_target()
-    from gdbext.bridge.commands.shapes import read_shapes
+    from gdbext.bridge.stops.session import read_shapes
     from gdbext.structures.shapes.resolve import Manner, open_located
 
     try:
-        return open_located(target, session.current().types(), read_shapes(), found, Manner())
+        return open_located(target, session.current().types, read_shapes(), found, Manner())
     except UsageError as error:
         raise UsageError(error.message) from None  # the hint is about options of commands
 

@@ -19,9 +19,9 @@ from gdbext.bridge.expressions import lookup, minimal, selection, values, wordsi
 from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
 from gdbext.bridge.expressions.locate import locate
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
-from gdbext.bridge.stops import session
 from gdbext.errors import FaultError, UsageError
 from gdbext.layout.types import Code, Located, Type
+from gdbext.memory import Memory, Reader
 
 DEPTH = 3  # members from a variable on
 _ELEMENTS = 16  # of an array
@@ -74,7 +74,8 @@ class Discovery:
     :ivar complete: whether all was examined; False when one of the numbers was reached.
     """
 
-    def __init__(self, matches: Matches, limit: int, most: int) -> None:
+    def __init__(self, reader: Reader, matches: Matches, limit: int, most: int) -> None:
+        self._reader = reader
         self._kinds = _Kinds(matches)
         self._limit = limit
         self._bound = Bound(most)
@@ -130,7 +131,7 @@ class Discovery:
 
     def _take(self, one: _Object, queue: "Deque[_Object]") -> Optional[Located]:
         """Return an object when it is wanted; else queue what it leads to."""
-        target = _follow(one)
+        target = _follow(one, self._reader)
         if target is None or (target.address, target.type) in self._seen:
             return None
         self._seen.add((target.address, target.type))
@@ -142,7 +143,7 @@ class Discovery:
         return None
 
 
-def find_variables(matches: Matches, limit: int, most: int) -> Discovery:
+def find_variables(reader: Reader, matches: Matches, limit: int, most: int) -> Discovery:
     """Find variables, and members of variables, whose type is wanted.
 
     :param matches: whether a structure is of a wanted type. One that is wanted is not looked into.
@@ -150,7 +151,7 @@ def find_variables(matches: Matches, limit: int, most: int) -> Discovery:
     :param most: variables, members and frames that are examined.
     :return: an iterator of :class:`Located`, each with a text that ``locate`` takes; each object once.
     """
-    return Discovery(matches, limit, most)
+    return Discovery(reader, matches, limit, most)
 
 
 class _Kinds:
@@ -354,22 +355,21 @@ def _held(value: gdb.Value, name: str) -> Iterator[_Object]:
         yield from _object_of(value, [name])
 
 
-def _follow(one: _Object) -> Optional[_Object]:
+def _follow(one: _Object, reader: Reader) -> Optional[_Object]:
     """Return the structure that an object is or points to, or None when it points nowhere."""
     if one.type.code is not Code.POINTER:
-        return one if _is_readable(one.address, one.type.size) else None
+        return one if _is_readable(reader.memory, one.address, one.type.size) else None
     target = one.type.target
     try:
-        address = session.current().target().reader.word(one.address)
+        address = reader.word(one.address)
     except FaultError:
         return None
-    if target is None or not address or not _is_readable(address, target.size):
+    if target is None or not address or not _is_readable(reader.memory, address, target.size):
         return None
     return replace(one, type=target, address=address)
 
 
-def _is_readable(address: int, size: int) -> bool:
-    memory = session.current().target().memory
+def _is_readable(memory: Memory, address: int, size: int) -> bool:
     try:
         memory.read(address, 1)
         memory.read(address + max(size, 1) - 1, 1)

@@ -14,7 +14,8 @@ from gdbext.bridge.expressions import language, lookup, minimal, selection, valu
 from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
 from gdbext.bridge.ports import discover
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
-from gdbext.bridge.stops import session, settings
+from gdbext.bridge.ports.types import GdbTypes
+from gdbext.bridge.stops import settings
 from gdbext.debuginfo import TypedPlace
 from gdbext.layout.types import Code, Type
 from gdbext.report import Problem
@@ -32,11 +33,11 @@ _NO_DEBUG_INFO = "types-without-debug-info"
 class GdbClues:
     """The types of the selected inferior; for one stop."""
 
-    def __init__(self, target: Target, most: int) -> None:
+    def __init__(self, target: Target, types: GdbTypes, most: int) -> None:
         self._target = target
         self._most = most
         self._worth: Dict[Type, bool] = {}
-        self._types = session.current().types()
+        self._types = types
         self._problems: List[Problem] = []
 
     @property
@@ -181,11 +182,11 @@ def has_pointers(type: Type, depth: int = 0) -> bool:
     return depth < _DEPTH and any(has_pointers(field.type, depth + 1) for field in type.fields)
 
 
-def read_clues(target: Target, most: Optional[int] = None) -> GdbClues:
+def read_clues(target: Target, types: GdbTypes, most: Optional[int] = None) -> GdbClues:
     """Return what gdb knows about the types of the selected inferior.
 
     :param most: variables and frames that are examined, where the user's setting allows more.
     """
     allowed = settings.current_value("type-search-variables")
-    return GdbClues(target, allowed if most is None else min(allowed, most))
+    return GdbClues(target, types, allowed if most is None else min(allowed, most))
 

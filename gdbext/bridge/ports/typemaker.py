@@ -8,7 +8,7 @@ import gdb
 
 from gdbext.bridge.expressions import lookup, wordsize
 from gdbext.bridge.ports.bitfields import place_bits
-from gdbext.bridge.stops import session
+from gdbext.bridge.stops.changes import call_when_objfiles_change
 from gdbext.layout.types import Code, Field, Type
 
 _RECORDS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
@@ -115,7 +115,7 @@ _makers: "dict[int, _Maker]" = {}  # by inferior: the same program may be anothe
 def _maker() -> _Maker:
     number = gdb.selected_inferior().num
     if number not in _makers:
-        session.call_when_objfiles_change(_makers.clear)
+        call_when_objfiles_change(_makers.clear)
         _makers[number] = _Maker()
     return _makers[number]
 

@@ -13,8 +13,8 @@ from gdbext.bridge.stops import session
 dependencies.load()
 
 # ruff: noqa: E402
-from gdbext.bridge.commands.shapes import read_shapes
 from gdbext.bridge.expressions.values import located
+from gdbext.bridge.stops.session import read_shapes
 from gdbext.errors import GdbextError
 from gdbext.progress import SILENT
 from gdbext.structures.shapes.resolve import Manner, open_located
@@ -43,8 +43,8 @@ def open_line(line):
     shape, _, expression = line.rpartition(": ")
     now = session.current()
     place = located(gdb.parse_and_eval(expression), expression)
-    opened = open_located(now.target(), now.types(), read_shapes(), place, Manner(shape=shape or None))
-    return now.target(), opened.structure
+    opened = open_located(now.target, now.types, read_shapes(), place, Manner(shape=shape or None))
+    return now.target, opened.structure
 
 
 def describe(line):

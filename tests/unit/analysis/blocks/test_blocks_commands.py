@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from gdbext.analysis.reach.model import PLAIN, Reading
-from gdbext.bridge.commands import reachability as reaching_of
 from gdbext.errors import TooLargeError, UsageError
 from gdbext.heap.model import State
 from gdbext.progress import SILENT
 from tests.unit.analysis.heaps import reaching
 from tests.unit.analysis.test_commands import Arguments, blocks
+
+from gdbext.commands import reachability as reaching_of  # noqa: E402 isort: skip  mounted by test_commands
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from gdbext.analysis.crash.lastwords import (
     find_uncaught,
     printable,
 )
-from gdbext.analysis.triage import triage
+from gdbext.analysis.page import make_page
 from gdbext.coretarget import read_core_target
 from gdbext.debuginfo import HANDLER, Frame, Symbol
 from gdbext.heap.model import State
@@ -486,7 +486,7 @@ def test_a_stack_overflow_that_a_handler_met_on_another_stack():
 def test_the_page_has_it_in_text_and_json():
     target = Target(FakeMemory([]), X86_64)
     death = Death("SIGSEGV", 2, "address not mapped", 0x18, "null pointer + 0x18", None, None, ("a.c:1 main",))
-    report = triage(target, [], {}, died=death)
+    report = make_page(target, [], {}, died=death)
     text = "".join(render.text(report, exact=False, limit=None))
     assert "died  SIGSEGV in thread 2: address not mapped, 0x18 (null pointer + 0x18)\n      a.c:1 main\n" in text
     document = json.loads("".join(render.json_pieces(report, schema="gdbext/triage/1", target=None, limit=None)))
@@ -494,7 +494,7 @@ def test_the_page_has_it_in_text_and_json():
         "signal": "SIGSEGV", "thread": 2, "cause": "address not mapped", "address": "0x18",
         "place": "null pointer + 0x18", "message": None, "source": None, "frames": ["a.c:1 main"], "stopped": False,
     }  # fmt: skip
-    alive = triage(target, [], {})
+    alive = make_page(target, [], {})
     assert alive.data.died is None
     lines = "".join(render.text(alive, exact=False, limit=None)).splitlines()
     assert not [line for line in lines if line.startswith(("died", "in:"))]

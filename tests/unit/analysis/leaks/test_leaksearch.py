@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64
+from gdbext.analysis.beyond import NOTHING
 from gdbext.analysis.leaks.search import Ports, search
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
-from gdbext.analysis.triage import NOTHING
 from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.memory import Region

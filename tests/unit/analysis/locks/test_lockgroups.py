@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gdbext import render
+from gdbext.analysis.beyond import NOTHING, Beyond, joined
 from gdbext.analysis.locks.findings import find_lock_findings, find_notable_waits
 from gdbext.analysis.locks.report import Knowledge, lockwait_report
 from gdbext.analysis.locks.stackgroups import fold, group_stacks
 from gdbext.analysis.locks.unowned import find_unowned
 from gdbext.analysis.locks.waitdot import dot_lines
-from gdbext.analysis.triage import NOTHING, Beyond, joined, triage
+from gdbext.analysis.page import make_page
 from gdbext.debuginfo import HANDLER, Frame
 from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import Primitive
@@ -129,7 +130,7 @@ def test_json_and_the_page():
     groups = unowned(["take_gil"] * 16)
     data = document(lockwait_report(census(running(1)), Knowledge(unowned=groups)))["data"]
     assert data["unowned"][0]["threads"] == list(range(1, 17)) and data["findings"] == []
-    page = triage(NO_TARGET, [], {}, beyond=joined(NOTHING, Beyond(waits=groups)))
+    page = make_page(NO_TARGET, [], {}, beyond=joined(NOTHING, Beyond(waits=groups)))
     assert page.findings is False and tuple(page.data.waits) == groups
     assert "16 threads wait in take_gil" in "".join(render.text(page, exact=False, limit=None))
 

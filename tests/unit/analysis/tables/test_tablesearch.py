@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from gdbext.analysis.beyond import Beyond
+from gdbext.analysis.page import make_page
 from gdbext.analysis.tables import search as tablesearch
-from gdbext.analysis.triage import Beyond, triage
 from gdbext.debuginfo import NoDebugInfo
 from gdbext.layout.types import Code, Located, Type
 from gdbext.progress import SILENT
@@ -154,7 +155,7 @@ def test_of_a_pattern_its_namespace_is_asked_for(pattern, known, asked):
 def test_triage_tells_what_was_found_beyond_the_heaps(maker):
     finding = Finding("stale-hash", Severity.CRITICAL, Confidence.MEDIUM, "the cache is stale")
     beyond = Beyond([finding], [Evidence("tables", "1 hash table looked at: cache")])
-    report = triage(maker.target(), [], {}, beyond=beyond)
+    report = make_page(maker.target(), [], {}, beyond=beyond)
     assert report.findings and report.data.findings == [finding] and report.complete
     assert report.evidence[-1].subject == "tables"
-    assert not triage(maker.target(), [], {}, beyond=replace(beyond, unexamined=[tablesearch.INTERRUPTED])).complete
+    assert not make_page(maker.target(), [], {}, beyond=replace(beyond, unexamined=[tablesearch.INTERRUPTED])).complete

@@ -29,13 +29,13 @@ class Names(NoDebugInfo):
     """Symbols by address."""
 
     def __init__(self, names):
-        self.names = names
+        self._names = names
 
     def find_name(self, address):
-        return self.names.get(address)
+        return self._names.get(address)
 
     def find_symbols(self, name):
-        return [Symbol(name, at, None) for at, known in self.names.items() if known == name]
+        return [Symbol(name, at, None) for at, known in self._names.items() if known == name]
 
 
 class World:

@@ -20,15 +20,10 @@ from gdbext import render
 from gdbext._mount import mount
 from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.analysis.missing import with_target
-from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.types.find import find_types
-from gdbext.debuginfo import NO_DEBUG_INFO, NoDebugInfo
 from gdbext.errors import FaultError, GdbextError
-from gdbext.heap.detect import find_heaps
 from gdbext.memory.fake import FakeMemory
-from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.shapes.library import Library
+from gdbext.session import Session
 from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
@@ -65,48 +60,6 @@ class Arguments:
         return bool(self._values.get(name))
 
 
-class Context:
-    """What the bridge gives to a command, over bytes."""
-
-    def __init__(self, target):
-        self.target, self.settings, self.progress, self.stacks = target, {}, SILENT, NO_DEBUG_INFO
-        self.types, self.root_names, self.shapes = NoDebugInfo(), NoDebugInfo(), Library({})
-        self._heaps = find_heaps(target, SILENT)
-        self._reach = self._types = None
-
-    @property
-    def session(self):
-        return self
-
-    def reach(self, reading, progress=SILENT, most_copied=0):
-        self._reach = self._reach or read_reach(self.target, self._heaps, reading, progress)
-        return self._reach
-
-    def known_reach(self, reading):
-        return self._reach
-
-    def known_block_types(self, reach):
-        return self._types
-
-    def block_types(self, reach, progress=SILENT):
-        self._types = self._types or find_types(reach, NoDebugInfo(), progress)
-        return self._types
-
-    def leaked_types(self, reach, progress=SILENT):
-        return find_types(reach, NoDebugInfo(), progress, leaked=True)
-
-    def heaps(self):
-        return self._heaps
-
-    def heap(self, allocator):
-        if not self._heaps:
-            raise GdbextError("no heap")
-        return self._heaps[0]
-
-    def evaluate(self, text):
-        return int(text, 0)
-
-
 def commands_of(builder):
     """Every command, as a function of a context."""
     plain = (
@@ -136,11 +89,11 @@ def answer_all(image, target=None):
     """Read the heap and make every report; return the reports of the commands that gave one."""
     begun = time.process_time()
     target = target or image.target()
-    context = Context(target)
+    session = Session(lambda: target)
     reports = {}
     for command, arguments in commands_of(image.builder):
         try:
-            report = command(context, arguments)
+            report = command(session, arguments)
             "".join(render.text(report, exact=False, limit=None))
             "".join(render.json_pieces(report, schema="gdbext/x/2", target=target, limit=None))
         except GdbextError as error:

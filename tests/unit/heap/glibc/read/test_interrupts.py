@@ -6,17 +6,13 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
-from gdbext.analysis.reach.mark import read_reach
-from gdbext.analysis.types.find import find_types
-from gdbext.debuginfo import NO_DEBUG_INFO, NoDebugInfo
-from gdbext.heap.detect import find_heaps
+from gdbext.analysis.triage import triage
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.progress import checked
-from gdbext.structures.shapes.library import Library
+from gdbext.session import Session
 from tests.support.ptmalloc import HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
-
-from gdbext.commands import triage  # noqa: E402
 
 SMALL = {"min-finding-bytes": 1, "min-finding-floor": 1}
 
@@ -36,32 +32,6 @@ class Stopping:
         self.at("", 0, None)
 
 
-class Context:
-    """What the bridge gives to ``triage``, over bytes."""
-
-    types, root_names, shapes, stacks, settings = NoDebugInfo(), NoDebugInfo(), Library({}), NO_DEBUG_INFO, SMALL
-
-    def __init__(self, target, progress):
-        self.target, self.progress, self.session = target, progress, self
-        self.known_heaps = ()
-
-    def heaps(self):
-        return find_heaps(self.target, self.progress)
-
-    def reach(self, reading, progress, most):
-        return read_reach(self.target, self.heaps(), reading, progress, most)
-
-    def leaked_types(self, reach, progress):
-        return find_types(reach, NoDebugInfo(), progress, leaked=True)
-
-
-class Arguments:
-    """No options."""
-
-    def flag(self, name):
-        return False
-
-
 @pytest.fixture(scope="module")
 def target():
     builder = HeapBuilder()
@@ -76,7 +46,9 @@ def target():
 def look(target, moment):
     progress = Stopping(moment)
     with checked(progress.check):
-        return triage.examine(Context(target, progress), Arguments()), progress
+        session = Session(lambda: target, NoDebugInfo(), SMALL)
+        session.progress = progress
+        return triage(session), progress
 
 
 def test_undisturbed_it_finds_the_leak(target):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis.triage import triage
+from gdbext.analysis.page import make_page
 from gdbext.heap.jemalloc.check.check import check_heap
 from gdbext.heap.jemalloc.check.flux import in_brief
 from gdbext.heap.jemalloc.check.links import Members, check_heaps, check_rings
@@ -449,7 +449,7 @@ def test_what_is_in_flux_is_one_problem_in_triage_and_all_in_check():
     (location,) = find_jemallocs(target, SILENT).locations
     heap = neutral(read_jemalloc(target, location, SILENT))
     assert len(heap.problems) == 3 and report_check([heap]).problems == heap.problems
-    damage, brief = [one for one in triage(target, [heap], {}).problems if not one.kind.startswith("ledger")]
+    damage, brief = [one for one in make_page(target, [heap], {}).problems if not one.kind.startswith("ledger")]
     assert damage.corruption and damage in heap.problems
     assert brief == Problem(
         "in-flux",

@@ -11,7 +11,7 @@ from gdbext.analysis.blocks.listing import Filters, listing
 from gdbext.analysis.blocks.place import describe
 from gdbext.analysis.blocks.summary import summary
 from gdbext.analysis.footprint.ledger import rss
-from gdbext.analysis.triage import triage
+from gdbext.analysis.page import make_page
 from gdbext.errors import NoHeapError
 from gdbext.heap import detect
 from gdbext.heap.jemalloc.find.globals import Found, find_jemallocs
@@ -297,7 +297,7 @@ def test_hostile_bytes_are_tiled_too(seed):
         for address in (SLAB, FULL + 50, LARGE, LARGE + 5 * PAGE - 1, DIRTY, BASE, MODULE, 0, 2**64 - 1):
             if heap.explain is not None:
                 heap.explain(address)
-        triage(world.target(), [heap], {})
+        make_page(world.target(), [heap], {})
     assert time.process_time() - start < 5
 
 
@@ -371,7 +371,7 @@ def test_a_jemalloc_that_is_not_believed_is_a_heap_without_detail():
     (heap,) = find_heaps(world.target(), SILENT)
     assert (heap.allocator, heap.detail, heap.complete, len(heap.blocks)) == ("jemalloc", None, False, 0)
     assert "is not believed: arenas[" in heap.problems[0].message
-    page = triage(world.target(), [heap], {})
+    page = make_page(world.target(), [heap], {})
     assert not page.complete and heap.problems[0] in page.problems
     assert page.data.verdict == "No findings in what was examined; not examined: a part of the jemalloc heap"
     assert heap.problems[0] in rss(world.target(), [heap]).problems

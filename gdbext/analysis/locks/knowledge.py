@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
+from gdbext.analysis.beyond import NOTHING
 from gdbext.analysis.blocks.placenames import find_block_name, find_mapping_name, find_stack_name
 from gdbext.analysis.locks.report import Knowledge
 from gdbext.analysis.locks.unowned import find_unowned
 from gdbext.analysis.locks.waitgraph import find_held_locks, find_holders
+from gdbext.analysis.sources import Sources
 from gdbext.analysis.tables.places import TablePlaces, WalkedTable, walked_tables
 from gdbext.analysis.tables.search import Looked
-from gdbext.analysis.triage import NOTHING
-from gdbext.bridge.commands.tables import find_tables
+from gdbext.analysis.tables.variables import find_tables
 from gdbext.debuginfo import Frame, Stacks, Types
+from gdbext.heap.model import Heap
 from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import Census
 
@@ -20,7 +22,7 @@ _FRAMES = 24
 
 
 def read_knowledge(
-    context: Any,
+    sources: Sources,
     census: Census,
     stacks: Stacks,
     *,
@@ -40,25 +42,25 @@ def read_knowledge(
     looked, search = list(more), NOTHING
     if tables is not None:
         looked += tables
-    elif wants_tables(context, census):
-        search = find_tables(context, looked.append)
-    places = TablePlaces([one for each in looked for one in _tables_of(each, context.types)])
-    threads = [thread for thread in context.target.threads if thread.number in holders]
-    positions = {thread.number: places.find_position(context.target, thread) for thread in threads}
-    names = _Names(context, places, heap)
+    elif wants_tables(sources, census):
+        search = find_tables(sources, looked.append)
+    places = TablePlaces([one for each in looked for one in _tables_of(each, sources.debug.types)])
+    threads = [thread for thread in sources.target.threads if thread.number in holders]
+    positions = {thread.number: places.find_position(sources.target, thread) for thread in threads}
+    names = _Names(sources, places, heap)
     return Knowledge(
         names.find_name,
         {number: position for number, position in positions.items() if position is not None},
         _telling_frames(census, stacks),
-        find_unowned(census, stacks, context.target.identity.pid if context.target.live else None),
+        find_unowned(census, stacks, sources.target.identity.pid if sources.target.live else None),
         tuple(search.evidence),
         tuple(search.unexamined),
     )
 
 
-def wants_tables(context: Any, census: Census) -> bool:
+def wants_tables(sources: Sources, census: Census) -> bool:
     """Return whether tables may say something: somebody holds what others wait for, or it has no name."""
-    find_name = context.target.symbols.find_name
+    find_name = sources.target.symbols.find_name
     return bool(find_holders(census)) or any(find_name(lock) is None for lock in find_held_locks(census))
 
 
@@ -80,9 +82,9 @@ def _telling_frames(census: Census, stacks: Stacks) -> "dict[int, Frame]":
 class _Names:
     """Names addresses, each once."""
 
-    def __init__(self, context: Any, places: TablePlaces, heap: bool) -> None:
-        self._context = context
-        self._target = context.target
+    def __init__(self, sources: Sources, places: TablePlaces, heap: bool) -> None:
+        self._sources = sources
+        self._target = sources.target
         self._places = places
         self._heap = heap
         self._known: "dict[int, Optional[str]]" = {}
@@ -106,6 +108,6 @@ class _Names:
             if name is not None:
                 yield name
 
-    def _heaps(self) -> Sequence[Any]:
-        heaps: List[Any] = list(self._context.known_heaps)
-        return self._context.heaps() if self._heap and not heaps else heaps
+    def _heaps(self) -> Sequence[Heap]:
+        heaps: List[Heap] = list(self._sources.known_heaps)
+        return self._sources.heaps() if self._heap and not heaps else heaps

@@ -6,8 +6,6 @@ import importlib
 import os
 from typing import Optional, Sequence, Tuple
 
-from gdbext.bridge import dependencies
-from gdbext.bridge.stops import settings
 from gdbext.structures.shapes.library import Library, read_library
 
 _Stamp = Tuple[Tuple[str, int, int], ...]
@@ -15,20 +13,21 @@ _Stamp = Tuple[Tuple[str, int, int], ...]
 _kept: "Optional[tuple[_Stamp, Library]]" = None
 
 
-def read_shapes() -> Library:
-    """Return the pack's shapes and those in the folder of ``set gx shapes-folder``, which rule."""
+def read_shapes(own: str = "") -> Library:
+    """Return the pack's shapes and those in a folder of the user's, which rule.
+
+    :param own: it need not exist; "" for none.
+    """
     global _kept
-    folders = find_folders()
+    folders = find_folders(own)
     stamp = _stamp(folders)
     if _kept is None or _kept[0] != stamp:
-        dependencies.load("tomli")
         _kept = stamp, read_library(folders)
     return _kept[1]
 
 
-def find_folders() -> Sequence[str]:
-    """Return the folders of shapes, the user's last; it need not exist."""
-    own = settings.current_text("shapes-folder").strip()
+def find_folders(own: str) -> Sequence[str]:
+    """Return the folders of shapes, the user's last."""
     packs = list(importlib.import_module("gdbext.shapes").__path__)
     return [*packs, os.path.expanduser(own)] if own else packs
 
