@@ -41,6 +41,11 @@ class Question:
     width: int = 100
     color: bool = False
 
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON, where the command itself does not say."""
+        return schema_of(self.command)
+
 def schema_of(command: str) -> str:
     """Return name and version of a command's JSON, "gdbext/blocks-leaks/2"."""
     return f"gdbext/{command.replace(' ', '-') or 'gdbext'}/{SCHEMA_VERSION}"
@@ -78,7 +83,7 @@ def read_question(folder: str) -> Question:
         known = json.load(file)
     # Values of several words, or of options that were given again, are tuples; JSON knows lists alone.
     options = {name: _tuples(value) for name, value in known.pop("options").items()}
-    return Question(options=options, **known)
+    return Question(options=options, words=tuple(known.pop("words")), **known)
 
 
 def _tuples(value: Any) -> Any:

@@ -19,7 +19,7 @@ from gdbext.bridge.commands.command import attempt, find_function, make_report, 
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.stops.holding import Hold
 from gdbext.errors import GdbextError, UsageError
-from gdbext.exchange import Question, Trailer, answer_path, read_question, schema_of, write_trailer
+from gdbext.exchange import Question, Trailer, answer_path, read_question, write_trailer
 from gdbext.report import Report, Rows, Status, exit_status, rendered, rows_of
 
 KEPT = 10_000  # rows of each table
@@ -72,7 +72,7 @@ class _Shell:
             return ""
         from gdbext import render
 
-        return render.error_json(schema_of(self.question.command), self.context.known_target, fault)
+        return render.error_json(self.question.schema, self.context.known_target, fault)
 
     def trailer(self, fault: Optional[GdbextError], size: int) -> Trailer:
         """Return what the exit status is made of.

@@ -77,7 +77,7 @@ def test_no_option_of_a_command_is_one_of_the_programs():
 
 def test_a_question_comes_back_as_it_was(tmp_path):
     given = {"container": ("struct x", "y"), "bins": ((1, 2), (3, 4)), "limit": 3, "mangled": True, "file": None}
-    question = Question("walklist", given, "a  b", ["a", "b"], core="x")
+    question = Question("walklist", given, "a  b", ("a", "b"), core="x")
     write_question(str(tmp_path), question)
     assert read_question(str(tmp_path)) == question
 
