@@ -1,3 +1,56 @@
-"""gdbext: heap and data-structure forensics in gdb, on live processes and cores."""
+"""gdbext: heap and data-structure forensics, on live processes and cores, in gdb and as a library.
+
+Without gdb a core is enough::
+
+    with gdbext.open_core("core.2914") as session:
+        print(session.triage())
+
+``docs/library.md`` has more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Mapping, Optional
+
+if TYPE_CHECKING:
+    from gdbext.session import Session
 
 __version__ = "0.1.0"
+__all__ = ["current", "open_core"]
+
+
+def open_core(
+    path: str, *, sysroot: Optional[str] = None, settings: Mapping[str, int] = {}, shapes_folder: str = ""
+) -> Session:
+    """Return a session over a core; no gdb is needed. Names and types, which a debugger knows, are not known then.
+
+    :param sysroot: folder below which the files that the core names are looked for first.
+    :param settings: by name, other values than those that ``show gx`` has where nothing was set.
+    :param shapes_folder: containers of one's own, beside those of gdbext.
+    :raises BadCoreError: it is no core that can be read.
+    :raises UsageError: there is no setting of that name.
+    """
+    import os
+
+    from gdbext._mount import mount
+    from gdbext.catalogue import default_settings
+    from gdbext.coretarget import read_core_target
+    from gdbext.session import Session
+
+    mount(os.path.dirname(__file__))
+    target = read_core_target(path, sysroot=sysroot)
+    return Session(lambda: target, settings=default_settings(settings), shapes_folder=shapes_folder)
+
+
+def current() -> Session:
+    """Return the session of gdb's selected inferior at its present stop, with all that gdb knows.
+
+    It ends with the stop: ask again after the program has run.
+
+    :raises ImportError: this Python is not gdb's.
+    """
+    from gdbext.bridge.stops import session, settings
+
+    now = session.current()
+    now.settings = settings.current()
+    return now

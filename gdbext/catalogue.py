@@ -844,3 +844,15 @@ def find_command(name: str) -> Optional[CommandSpec]:
 def find_own(name: str) -> Optional[CommandSpec]:
     """Return the row of that name among the program's own commands, or None."""
     return next((spec for spec in OWN_COMMANDS if spec.name == name), None)
+
+
+def default_settings(changed: Mapping[str, int]) -> Mapping[str, int]:
+    """Return every setting that is a number, with some of them changed.
+
+    :raises UsageError: there is no setting of that name.
+    """
+    known = {setting.name: setting.default for setting in SETTINGS if isinstance(setting.default, int)}
+    for name in changed:
+        if name not in known:
+            raise UsageError(f"no setting {name!r}", f"there are {', '.join(known)}")
+    return {**known, **changed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Optional, Protocol
@@ -96,17 +97,24 @@ class WorkLimit:
         self._progress.at(doing, done, total)
 
 
-_checks: List[Callable[[], None]] = []
+class _Checks(threading.local):
+    """Of each thread its own: what one runs is not ended for another's sake."""
+
+    def __init__(self) -> None:
+        self.calls: List[Callable[[], None]] = []
+
+
+_checks = _Checks()
 
 
 @contextmanager
 def checked(check: Callable[[], None]) -> Iterator[None]:
     """Have ``check`` called between the steps of kernels, which know of no progress; what it raises ends them."""
-    _checks.append(check)
+    _checks.calls.append(check)
     try:
         yield
     finally:
-        _checks.remove(check)
+        _checks.calls.remove(check)
 
 
 def check() -> None:
@@ -114,5 +122,5 @@ def check() -> None:
 
     :raises KeyboardInterrupt: when it may not.
     """
-    for one in _checks:
+    for one in _checks.calls:
         one()

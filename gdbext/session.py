@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from gdbext.answers import Answer, Table
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
-from gdbext.errors import NoHeapError, StoppedError
-from gdbext.progress import Progress, checked
+from gdbext.errors import NoHeapError, NoTargetError, StoppedError, UsageError
+from gdbext.progress import SILENT, Progress, checked
 
 if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-up
     from gdbext.analysis.reach.graph import Reach
     from gdbext.analysis.reach.model import Reading
     from gdbext.analysis.types.model import BlockTypes
     from gdbext.analysis.types.shaped import ShapedTable
+    from gdbext.arguments import Arguments
     from gdbext.debuginfo import RootNames, Stacks, Types
     from gdbext.heap.model import Heap
     from gdbext.layout.types import Located
@@ -237,31 +239,69 @@ class Session:
 
     # ---- for programs ----
 
-    def triage(self, leaks: bool = False) -> Report:
-        """Return the page: findings, worst first, and the memory by owner, as a :class:`gdbext.analysis.page.Triage`.
+    def run(self, line: str) -> Answer:
+        """Answer any command, written as in gdb: ``session.run("blocks list --state in-use --min-size 1M")``.
+
+        :raises UsageError: there is no such command, or it is wrong, or for gdb alone.
+        :raises GdbextError: as the command.
+        :raises StoppedError: :meth:`stop` was called before there was anything.
+        """
+        from gdbext.arguments import parse
+        from gdbext.catalogue import COMMANDS
+
+        spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
+        if spec is None:
+            raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
+        arguments = parse(line[len(spec.name) :], spec.all_options, spec.positional)
+        function = _find_function(spec.run)
+        if function is None or spec.raw:
+            raise UsageError(f"{spec.name} is for gdb alone")
+        return self._answer(spec.schema, lambda: function(self, arguments))
+
+    def triage(self, leaks: bool = False) -> Answer:
+        """Return what is wrong, worst first, and the memory by owner: a :class:`gdbext.analysis.page.Triage`.
 
         :param leaks: whether leaks are searched for whatever that costs.
         :raises StoppedError: :meth:`stop` was called before there was anything.
         """
-        from gdbext.analysis.triage import triage
+        return self.run("triage --leaks" if leaks else "triage")
 
-        with self._running():
-            return triage(self, leaks)
+    def leaks(self) -> Answer:
+        """Return what leaked: a :class:`gdbext.analysis.leaks.report.Leaks` with every block.
+
+        :raises NoHeapError: there is no heap.
+        """
+        return self.run("blocks leaks --list --possible")
+
+    def blocks(self, where: str = "", columns: str = "address,size,state,allocator,arena") -> Table:
+        """Return blocks of all heaps.
+
+        :param where: only those for which this is true, as ``blocks list --where`` takes it.
+        :param columns: fields of each, comma-separated, as ``--columns`` takes them; ``type``, ``reach`` and ``refs``
+            are worked out only where they are asked for.
+        :raises UsageError: one of them is wrong.
+        :raises NoHeapError: there is no heap.
+        """
+        quoted = where.replace("\\", "\\\\").replace("'", "\\'")
+        asked = f" --where '{quoted}'" if where else ""
+        return Table(self.run(f"blocks list --columns {columns}{asked}").data.blocks)
 
     def stop(self) -> None:
         """End what runs in another thread, within 0.2 s: its answer is incomplete, or a :class:`StoppedError`."""
         self.stopped.set()
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        self.stopped.clear()
-        try:
-            with checked(self.check):
-                yield
-        except KeyboardInterrupt:
-            if not self.stopped.is_set():
-                raise
-            raise StoppedError("stopped") from None
+    def close(self) -> None:
+        """Let go of the target; answers that were not read to their end may fail afterwards."""
+        self._target = self._heaps = self._block_types = None
+        self._reach = {}
+        self._read_target = _closed
+        self.progress = SILENT
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def check(self) -> None:
         """Ask whether what runs may go on.
@@ -270,6 +310,21 @@ class Session:
         """
         if self.stopped.is_set():
             raise KeyboardInterrupt
+
+    def _answer(self, schema: str, work: Callable[[], Report]) -> Answer:
+        from gdbext.analysis.missing import explained, with_target
+
+        self.stopped.clear()
+        try:
+            with checked(self.check):
+                report = work()
+        except NoHeapError as error:
+            raise explained(error, self.target) from None
+        except KeyboardInterrupt:
+            if not self.stopped.is_set():
+                raise
+            raise StoppedError("stopped") from None
+        return Answer(report if self._target is None else with_target(report, self._target), schema, self._target)
 
 
 class _Stoppable:
@@ -281,6 +336,23 @@ class _Stoppable:
     def at(self, doing: str, done: int, total: Optional[int]) -> None:
         """Do nothing, or raise KeyboardInterrupt."""
         self._session.check()
+
+
+def _find_function(path: str) -> Optional[Callable[[Session, Arguments], Report]]:
+    """Return what a row of the table of commands names, or None where it needs gdb."""
+    module, _, name = path.partition(":")
+    try:
+        found = importlib.import_module(f"gdbext.commands.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "gdb":
+            raise
+        return None
+    function: Callable[[Session, Arguments], Report] = getattr(found, name)
+    return function
+
+
+def _closed() -> Target:
+    raise NoTargetError("the session is closed")
 
 
 def _no_heap(heaps: Sequence[Heap], family: str) -> NoHeapError:

@@ -14,7 +14,7 @@ from gdbext.layout.types import Located
 from gdbext.structures.shapes.anchored import anchors
 from gdbext.wording import grouped
 
-_NO_DEBUGGER = Unexamined("tables and types by name", "no debugger", "the same in gdb")
+_NO_DEBUGGER = Unexamined("tables and types by name", "no debugger")
 
 
 class TableVariables:
