@@ -30,8 +30,7 @@ sys.path.insert(0, str(HERE.parent))
 from gdbext._mount import mount  # noqa: E402
 
 mount(str(HERE.parent / "gdbext"))
-from gdbext.commands import COMMANDS  # noqa: E402
-
+from gdbext.catalogue import COMMANDS  # noqa: E402
 from gdbext.render.plain import members_of  # noqa: E402
 from gdbext.report import Kind, Rows, ThreadRef  # noqa: E402
 

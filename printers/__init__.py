@@ -11,7 +11,8 @@ from typing import Any, Callable, Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import dependencies, language
+from gdbext.bridge import dependencies
+from gdbext.bridge.expressions import language
 from gdbext.errors import MissingDependencyError
 
 NAME = "gdbext"

@@ -16,6 +16,7 @@
 #define BATCH 96
 
 #define HELD 200
+#define ROUNDS 400 /* at least: on a busy machine the time alone is too little work to tell anything by counters */
 
 static uint64_t milliseconds;
 static int exited, mixed;
@@ -74,7 +75,7 @@ static void churn(void)
     unsigned seed = 1 + (unsigned)thread_slot;
     uint64_t end = monotonic_ns() + milliseconds * 1000000;
     pin(&seed, 24);
-    while (monotonic_ns() < end) {
+    for (int rounds = 0; rounds < ROUNDS || monotonic_ns() < end; rounds++) {
         allocate_and_free(&seed);
         usleep(500);
     }

@@ -126,8 +126,8 @@ def test_what_one_answer_shows_otherwise_is_no_matter_of_the_data():
 
 def test_an_answer_without_its_whole_length_is_none(tmp_path):
     folder = str(tmp_path)
-    write_question(folder, Question("blocks leaks", " --list", pid=7))
-    assert read_question(folder) == Question("blocks leaks", " --list", pid=7)
+    write_question(folder, Question("blocks leaks", {"list": True}, pid=7))
+    assert read_question(folder) == Question("blocks leaks", {"list": True}, pid=7)
     assert read_question(folder).schema == "gdbext/blocks-leaks/2"
     trailer = Trailer(0, True, False, 6)
     assert find_trailer(folder) is None

@@ -43,9 +43,9 @@ def test_every_field_has_a_meaning():
 
 
 def test_every_command_has_its_fields():
-    from gdbext import commands
+    from gdbext import catalogue
 
-    assert {spec.name for spec in commands.COMMANDS if not spec.raw} == {command for command, *_ in FIELDS}
+    assert {spec.name for spec in catalogue.COMMANDS if not spec.raw} == {command for command, *_ in FIELDS}
 
 
 def words_of(kind, meaning):
