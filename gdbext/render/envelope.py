@@ -223,6 +223,8 @@ def _writer(kind: Kind) -> Callable[[Any], str]:
         return lambda value: "null" if value is None else str(int(value))
     if kind is Kind.TEXT:
         return lambda value: encode_basestring_ascii(value) if type(value) is str else _dumps(plain(value, kind))
+    if kind is Kind.FLAG:
+        return lambda value: "null" if value is None else "true" if value else "false"
     return lambda value: _dumps(plain(value, kind))
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Iterator, Optional, Sequence
 
 import numpy as np
 
+from gdbext.columns import ROWS_AT_ONCE, Batch, Column, constant
 from gdbext.errors import UsageError
-from gdbext.heap.jemalloc.model import I64, Extents, ExtentState, Mask
+from gdbext.heap.jemalloc.model import I64, U64, Extents, ExtentState, Mask
 from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of
 from gdbext.heap.model import Heap
+from gdbext.memory.intervals import slices
 from gdbext.report import Kind, Report, Rows, column, line, table
 
-_BATCH = 4096
 UNKNOWN = "unknown"
 STATES: Sequence[str] = (*(state.label for state in ExtentState), UNKNOWN)
 
@@ -113,7 +115,7 @@ def extents(
     chosen = [part.heap.extents.select(rows) for part, rows in picked]
     summary = tuple(_summary(chosen))
     count, size = sum(row.extents for row in summary), sum(row.bytes for row in summary)
-    rows = Rows(lambda: _all_rows(parts, chosen), ExtentRow, count, reads=0)
+    rows = Rows.of_columns(partial(_columns, parts, chosen), ExtentRow, count, reads=0)
     data = ExtentsReport(count, size, summary, rows)
     return report_of(heaps, data, labels=named_heaps(parts, ExtentRow))
 
@@ -144,40 +146,43 @@ def _summary(chosen: Sequence[Extents]) -> Iterator[StateRow]:
             yield StateRow(label, len(mine), used, used / whole if whole else None)
 
 
-def _all_rows(
-    parts: Sequence[Part], chosen: Sequence[Extents]
-) -> Iterator[ExtentRow]:
+def _columns(parts: Sequence[Part], chosen: Sequence[Extents], names: Sequence[str]) -> Iterator[Batch]:
     for part, found in zip(parts, chosen):
-        for first in range(0, len(found), _BATCH):
-            yield from _rows(part, found.select(np.arange(first, min(first + _BATCH, len(found)))))
+        for at in slices(len(found), ROWS_AT_ONCE):
+            some = found.select(np.arange(at.start, at.stop))
+            yield _batch(part, some, "use" in names)
 
 
-_COLUMNS = ("address", "size", "arena", "szind", "usable", "slab", "nfree", "guarded", "hpa", "edata")
-
-
-def _rows(part: Part, found: Extents) -> Iterator[ExtentRow]:
+def _batch(part: Part, found: Extents, use: bool) -> Batch:
     infos = part.heap.location.bin_infos
-    columns = (getattr(found, name).tolist() for name in _COLUMNS)
-    for index, *row in zip(_state_index(found).tolist(), *columns):
-        address, size, arena, szind, usable, slab, nfree, guarded, hpa, edata = row
-        info = infos[szind] if slab and szind < len(infos) else None
-        active = index == ExtentState.ACTIVE
-        yield ExtentRow(
-            heap=part.name,
-            address=address,
-            size=size,
-            state=STATES[index],
-            arena=arena,
-            szind=szind if active and (info or usable) else None,
-            class_bytes=(info.reg_size if info else usable or None) if active else None,
-            slab=slab,
-            nregs=info.nregs if active and info else None,
-            nfree=nfree if active and info else None,
-            guarded=guarded,
-            hpa=hpa,
-            edata=edata,
-            use=_use(info.reg_size, nfree, info.nregs) if active and info else _large(usable),
-        )
+    index, szind = _state_index(found), np.minimum(found.szind, len(infos))
+    active = index == ExtentState.ACTIVE
+    slab = active & found.slab & (szind < len(infos))
+    used = slab | (active & (found.usable > 0))
+    region = np.array([*(info.reg_size for info in infos), 0], np.uint64)[szind]
+    nregs = np.array([*(info.nregs for info in infos), 0], np.uint64)[szind]
+    return {
+        "heap": constant(part.name, len(found)),
+        "address": Column(found.address),
+        "size": Column(found.size),
+        "state": Column(index, words=STATES),
+        "arena": Column(found.arena),
+        "szind": Column(found.szind, used),
+        "class_bytes": Column(np.where(slab, region, found.usable), used),
+        "slab": Column(found.slab),
+        "nregs": Column(nregs, slab),
+        "nfree": Column(found.nfree, slab),
+        "guarded": Column(found.guarded),
+        "hpa": Column(found.hpa),
+        "edata": Column(found.edata),
+        "use": Column(list(_uses(found, slab, region, nregs))) if use else constant("", len(found)),
+    }
+
+
+def _uses(found: Extents, slab: Mask, region: U64, nregs: U64) -> Iterator[str]:
+    columns = (found.usable, found.nfree, slab, region, nregs)
+    for usable, nfree, is_slab, size, regions in zip(*(each.tolist() for each in columns)):
+        yield _use(size, nfree, regions) if is_slab else _large(usable)
 
 
 def _use(size: int, nfree: int, nregs: int) -> str:
