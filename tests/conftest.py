@@ -18,6 +18,8 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 if str(CHECKOUT) not in sys.path:
     sys.path.insert(0, str(CHECKOUT))
 
+from tests.support import timings  # noqa: E402
+
 
 def pytest_addoption(parser: Any) -> None:
     parser.addoption(
@@ -34,7 +36,9 @@ def pytest_configure(config: Any) -> None:
         "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"
     )
     config.addinivalue_line("markers", "jeboards(**dimensions): the same for boards of jemalloc")
-    config.addinivalue_line("markers", "full: runs with --boards=full only, for it needs a build of its own")
+    config.addinivalue_line(
+        "markers", "full: runs with --boards=full only: for it needs a build of its own"
+    )
 
 
 def pytest_collection_modifyitems(config: Any, items: "list[Any]") -> None:
@@ -46,6 +50,8 @@ def pytest_collection_modifyitems(config: Any, items: "list[Any]") -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for line in timings.describe(terminalreporter.stats):
+        terminalreporter.write_line(line)
     reasons = Counter(_reasons(terminalreporter.stats.get("skipped", ())))
     if not reasons:
         return
