@@ -1,7 +1,7 @@
 /* Threads whose first call of the allocator is a free: in jemalloc 5.1 and 5.2 they never purge dirty pages.
  *
  * --threads N         (4)
- * --milliseconds N    how long they allocate and free (1200): longer than the decay time of 1000
+ * --milliseconds N    how long they allocate and free at least (1200): longer than the decay time of 1000
  * --exited            they have ended when the truth is told
  * --mixed             every second one allocates first
  * --only-frees        one more thread frees one block and never allocates
@@ -16,6 +16,8 @@
 #define BATCH 96
 
 #define HELD 200
+
+#define ROUNDS 400 /* at least: counters tell of a stall by how much was done, which a busy machine makes little */
 
 static uint64_t milliseconds;
 static int exited, mixed;
@@ -74,7 +76,7 @@ static void churn(void)
     unsigned seed = 1 + (unsigned)thread_slot;
     uint64_t end = monotonic_ns() + milliseconds * 1000000;
     pin(&seed, 24);
-    while (monotonic_ns() < end) {
+    for (int round = 0; round < ROUNDS || monotonic_ns() < end; round++) {
         allocate_and_free(&seed);
         usleep(500);
     }
