@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 if str(CHECKOUT) not in sys.path:
     sys.path.insert(0, str(CHECKOUT))
 
-from tests.support import examples, timings  # noqa: E402
+from tests.support import examples, preloaded, timings  # noqa: E402
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -32,6 +32,7 @@ def pytest_addoption(parser: Any) -> None:
 
 def pytest_configure(config: Any) -> None:
     examples.every = config.getoption("--boards") == "full"
+    preloaded.enabled = not examples.every
     config.addinivalue_line("markers", "slow: takes more than some ten seconds")
     config.addinivalue_line(
         "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"

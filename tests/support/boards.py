@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar
 
-from tests.support import gdbrun, programs
+from tests.support import gdbrun, preloaded, programs
 from tests.support.glibcs import MATRIX, Glibc, Unavailable, glibc
 from tests.support.truth import Truth, read_truth
 
@@ -111,7 +111,7 @@ class Stage:
     def text(self, *commands: str, timeout: float = gdbrun.TIMEOUT) -> gdbrun.Output:
         """Load gdbext and run commands; return what gdb wrote."""
         arguments = [*self.options(), *gdbrun.load_pack(), *_each(commands)]
-        return gdbrun.run_gdb(arguments, timeout, self.directory)
+        return preloaded.run_gdb(arguments, timeout, self.directory, indexed=True)
 
     def gdbext(self, command: str, *before: str, timeout: float = gdbrun.TIMEOUT) -> dict[str, Any]:
         """Load gdbext, run ``before``, then one command with ``--json=FILE``; return its envelope.

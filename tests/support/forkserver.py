@@ -1,0 +1,75 @@
+"""Runs inside gdb: a copy of this gdb for each question, so that gdb, numpy and the pack are loaded once.
+
+Questions come as lines of JSON through the socket whose number is in ``GDBEXT_FORKSERVER``. For each, gdb forks: the
+copy runs the commands as ``-ex`` would and falls out of this script, whereupon gdb, being in batch mode, ends as
+ever. The answer is the copy's process id, and a second line when it has ended.
+"""
+
+import ctypes
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+
+import gdb
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+APART = ("gdbext.load", "gdbext.pipeline", "gdbext.helpers")  # what no command imports
+WORKERS = "maint set worker-threads"
+
+
+def load_everything():
+    """Import what commands import when they are first used."""
+    import gdbext
+    from gdbext.bridge import dependencies
+
+    dependencies.load(*dependencies.NEEDED)
+    for found in pkgutil.walk_packages(gdbext.__path__, "gdbext."):
+        if not found.name.startswith(APART):
+            importlib.import_module(found.name)
+
+
+def serve(channel):
+    """Answer until the other side is gone, and return None; in each copy, return its question."""
+    gdb.execute(f"{WORKERS} 0")  # a copy has one thread
+    for line in channel.makefile():
+        pid = os.fork()
+        if pid == 0:
+            return json.loads(line)
+        channel.sendall(b"%d\n" % pid)
+        os.waitpid(pid, 0)
+        channel.sendall(b"ended\n")
+    return None
+
+
+def become(question):
+    """Make this copy the gdb that was asked for, and run its commands."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.chdir(question["cwd"])
+    for descriptor, path in enumerate((question["out"], question["err"]), 1):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, descriptor)
+        os.close(file)
+    gdb.execute(f"{WORKERS} unlimited")
+    for command in question["commands"]:
+        run(command)
+
+
+def run(command):
+    """Run one command; what it raises is printed, and the next one follows."""
+    try:
+        gdb.execute(command)
+    except gdb.error as error:
+        gdb.write(f"{error}\n", gdb.STDERR)
+    except KeyboardInterrupt:
+        gdb.write("Quit\n", gdb.STDERR)
+
+
+load_everything()
+with socket.socket(fileno=int(os.environ.pop("GDBEXT_FORKSERVER"))) as connection:
+    asked = serve(connection)
+if asked:
+    become(asked)
