@@ -343,11 +343,15 @@ uninstall() {
 # ---- modes -------------------------------------------------------------------------------------
 
 set_up() {
+    set_up_gdb
+    build_native
+    compile_pack
+}
+
+set_up_gdb() {
     { mkdir -p "$DEPS" && [[ -w $DEPS ]]; } 2>/dev/null || fail "cannot write to $DEPS; run this as the owner of the checkout"
     probe_gdb
     install_deps
-    build_native
-    compile_pack
 }
 
 # gdb keeps no compiled modules of its own accord: compiling ours anew at each start is a good part of it.
@@ -518,12 +522,16 @@ check_native() {
 }
 
 run_tests() {
-    local boards=$1 status=0 checks
+    local boards=$1 status=0 native checks
     shift
     install_essentials
     install_wanted
-    set_up
+    set_up_gdb
+    build_native &
+    native=$!
     set_up_venv
+    wait "$native"
+    compile_pack
     cd "$ROOT"
     run_checks >"$DEPS/checks.log" 2>&1 </dev/null &
     checks=$!
