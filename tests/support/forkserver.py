@@ -1,10 +1,12 @@
 """Runs inside gdb: a copy of this gdb for each question, so that gdb, numpy and the pack are loaded once.
 
-Questions come as lines of JSON through the socket whose number is in ``GDBEXT_FORKSERVER``. For each, gdb forks: the
-copy runs the commands as ``-ex`` would and falls out of this script, whereupon gdb, being in batch mode, ends as
-ever. The answer is the copy's process id, and a second line when it has ended.
+Questions come as lines of JSON through the socket whose number is in ``GDBEXT_FORKSERVER``. For each, gdb forks, and
+the copy runs the commands as ``-ex`` would and ends. The answer is the copy's process id, and a second line when it
+has ended.
 """
 
+import atexit
+import contextlib
 import ctypes
 import importlib
 import json
@@ -12,12 +14,13 @@ import os
 import pkgutil
 import signal
 import socket
+import time
 
 import gdb
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 APART = ("gdbext.load", "gdbext.pipeline", "gdbext.helpers")  # what no command imports
-WORKERS = "maint set worker-threads"
+LOADING = 10.0  # seconds
 
 
 def load_everything():
@@ -31,9 +34,16 @@ def load_everything():
             importlib.import_module(found.name)
 
 
+def wait_for_one_thread():
+    """Wait until gdb's own threads have gone, which a copy would wait for in vain: it has the thread that forks."""
+    end = time.monotonic() + LOADING
+    while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def serve(channel):
     """Answer until the other side is gone, and return None; in each copy, return its question."""
-    gdb.execute(f"{WORKERS} 0")  # a copy has one thread
+    wait_for_one_thread()
     for line in channel.makefile():
         pid = os.fork()
         if pid == 0:
@@ -53,7 +63,6 @@ def become(question):
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(file, descriptor)
         os.close(file)
-    gdb.execute(f"{WORKERS} unlimited")
     for command in question["commands"]:
         run(command)
 
@@ -68,8 +77,22 @@ def run(command):
         gdb.write("Quit\n", gdb.STDERR)
 
 
+def leave():
+    """End as gdb does, but for taking its Python apart: that touches, hence copies, all that was loaded."""
+    for inferior in gdb.inferiors():
+        if inferior.pid:
+            with contextlib.suppress(gdb.error):  # a core
+                gdb.execute(f"inferior {inferior.num}", to_string=True)
+                gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
+    atexit._run_exitfuncs()
+    for stream in (gdb.STDOUT, gdb.STDERR):
+        gdb.flush(stream)
+    os._exit(0)
+
+
 load_everything()
 with socket.socket(fileno=int(os.environ.pop("GDBEXT_FORKSERVER"))) as connection:
     asked = serve(connection)
 if asked:
     become(asked)
+    leave()

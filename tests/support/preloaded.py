@@ -66,7 +66,8 @@ class Preloaded:
     """A gdb that copies itself."""
 
     def __init__(self) -> None:
-        words = ["-iex", f"set index-cache directory {cache_dir('gdb-index')}"]
+        before = ("maint set worker-threads 0", f"set index-cache directory {cache_dir('gdb-index')}")
+        words = [word for command in before for word in ("-iex", command)]
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
