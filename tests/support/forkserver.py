@@ -59,12 +59,18 @@ def become(question):
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.chdir(question["cwd"])
-    for descriptor, path in enumerate((question["out"], question["err"]), 1):
+    write_to(question["out"], question["err"])
+    for command in question["commands"]:
+        run(command)
+
+
+def write_to(out, err):
+    """Have what is written from now on go to these files."""
+    for descriptor, stream, path in ((1, gdb.STDOUT, out), (2, gdb.STDERR, err)):
+        gdb.flush(stream)
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(file, descriptor)
         os.close(file)
-    for command in question["commands"]:
-        run(command)
 
 
 def run(command):
@@ -79,14 +85,13 @@ def run(command):
 
 def leave():
     """End as gdb does, but for taking its Python apart: that touches, hence copies, all that was loaded."""
+    atexit._run_exitfuncs()
+    write_to(os.devnull, os.devnull)
     for inferior in gdb.inferiors():
         if inferior.pid:
             with contextlib.suppress(gdb.error):  # a core
-                gdb.execute(f"inferior {inferior.num}", to_string=True)
-                gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
-    atexit._run_exitfuncs()
-    for stream in (gdb.STDOUT, gdb.STDERR):
-        gdb.flush(stream)
+                gdb.execute(f"inferior {inferior.num}")
+                gdb.execute("detach" if inferior.was_attached else "kill")
     os._exit(0)
 
 
