@@ -1,7 +1,7 @@
 /* Threads whose first call of the allocator is a free: in jemalloc 5.1 and 5.2 they never purge dirty pages.
  *
  * --threads N         (4)
- * --milliseconds N    how long they allocate and free (1200): longer than the decay time of 1000
+ * --milliseconds N    how long they allocate and free at least (1200): longer than the decay time of 1000
  * --exited            they have ended when the truth is told
  * --mixed             every second one allocates first
  * --only-frees        one more thread frees one block and never allocates

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator
 
+import pytest
+
 with suppress(ImportError):
     from hypothesis import settings
 
@@ -17,6 +19,8 @@ with suppress(ImportError):
 CHECKOUT = Path(__file__).resolve().parents[1]
 if str(CHECKOUT) not in sys.path:
     sys.path.insert(0, str(CHECKOUT))
+
+from tests.support import examples, preloaded, timings  # noqa: E402
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -29,12 +33,16 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def pytest_configure(config: Any) -> None:
+    examples.every = config.getoption("--boards") == "full"
+    preloaded.enabled = not examples.every
     config.addinivalue_line("markers", "slow: takes more than some ten seconds")
     config.addinivalue_line(
         "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"
     )
     config.addinivalue_line("markers", "jeboards(**dimensions): the same for boards of jemalloc")
-    config.addinivalue_line("markers", "full: runs with --boards=full only, for it needs a build of its own")
+    config.addinivalue_line(
+        "markers", "full: runs with --boards=full only: it needs a build of its own, or is one more of many alike"
+    )
 
 
 def pytest_collection_modifyitems(config: Any, items: "list[Any]") -> None:
@@ -45,7 +53,22 @@ def pytest_collection_modifyitems(config: Any, items: "list[Any]") -> None:
     items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    """Have each process take its half of the tests in order, and then a half of what the other has left.
+
+    Neighbours share fixtures and stages. An xdist before 3.2 deals tests out in turn.
+    """
+    with suppress(ImportError):
+        from xdist.scheduler.worksteal import WorkStealingScheduling
+
+        return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+    return None
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for line in timings.describe(terminalreporter.stats):
+        terminalreporter.write_line(line)
     reasons = Counter(_reasons(terminalreporter.stats.get("skipped", ())))
     if not reasons:
         return

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 
 import pytest
 
+from tests.support import preloaded
 from tests.support.gdbrun import Output, gdb_program, kill_group, load_pack, run_gdb
 from tests.support.glibcs import Unavailable
 
@@ -17,12 +18,15 @@ DATA = Path(__file__).parent / "data"
 PROBES = ["-ex", f"source {DATA / 'probe_commands.py'}"]
 
 
-def gdb(*commands: str, options: Sequence[str] = (), load: bool = True, **how: Any) -> Output:
-    """Run commands in a fresh gdb, the loader first."""
+def gdb(*commands: str, options: Sequence[str] = (), load: bool = True, fresh: bool = False, **how: Any) -> Output:
+    """Run commands in a gdb of their own, the loader first.
+
+    :param fresh: whether that gdb must be started for them, since what it has loaded is the question.
+    """
     arguments = list(options) + (load_pack() if load else [])
     for command in commands:
         arguments += ["-ex", command]
-    return run_gdb(arguments, **how)
+    return (preloaded.run_gdb if load and not fresh else run_gdb)(arguments, **how)
 
 
 def python(path: Path, text: str) -> str:

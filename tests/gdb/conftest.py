@@ -7,6 +7,11 @@ restricts it or adds dimensions, which become arguments of the test::
     def test_totals(stage, board, program):
         heap = stage(program, "--healthy").gdbext("blocks summary")
 
+``once`` names dimensions, or single values, that the usual run needs, but not in every pair; ``--boards=full`` takes
+the whole product all the same::
+
+    @pytest.mark.boards(program=PROGRAMS, once=("program", "gdbserver"))
+
 ``jeboard``, ``jestage`` and ``@pytest.mark.jeboards(...)`` are the same for programs that use jemalloc.
 """
 
@@ -32,9 +37,10 @@ def pytest_generate_tests(metafunc: Any) -> None:
 def _over_boards(metafunc: Any, fixture: str, kind: type, own: Mapping[str, Sequence[str]]) -> None:
     marker = metafunc.definition.get_closest_marker(f"{fixture}s")
     dimensions = {**own, **(marker.kwargs if marker else {})}
+    once = dimensions.pop("once", ())
     extra = [name for name in dimensions if name not in own]
-    choose = full if metafunc.config.getoption("--boards") == "full" else pairwise
-    cases = [_case(row, extra, kind(*(row[name] for name in own))) for row in choose(dimensions)]
+    rows = full(dimensions) if metafunc.config.getoption("--boards") == "full" else pairwise(dimensions, once)
+    cases = [_case(row, extra, kind(*(row[name] for name in own))) for row in rows]
     metafunc.parametrize([fixture, *extra], cases)
 
 
@@ -52,7 +58,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
 
 
 @pytest.fixture
-def stage(stages: Stages, board: Board) -> Callable[..., Stage]:
+def stage(stages: Stages, board: Board) -> Iterator[Callable[..., Stage]]:
     """Return a function: ``stage(program, *arguments, variant="", …)`` is that program on the test's board.
 
     It skips the test, with the reason, where the board can't be had.
@@ -64,7 +70,8 @@ def stage(stages: Stages, board: Board) -> Callable[..., Stage]:
         except Unavailable as reason:
             pytest.skip(str(reason))
 
-    return on_board
+    yield on_board
+    stages.close_restless()
 
 
 @pytest.fixture

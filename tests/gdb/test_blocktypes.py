@@ -12,11 +12,12 @@ import shutil
 import subprocess
 from bisect import bisect_right
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 
@@ -33,6 +34,7 @@ CLASSES = {
     "std::make_shared<Session> object",
 }
 CONTENTS = {"C string", "UTF-16 text", "zeros"}
+EVERY = "gx blocks types --list '*' --limit 0"
 # With debug info of every label this share of blocks at least is known as what it is.
 LESS = {"std::string text": 0.99, "Linked": 0.5, "C string": 0.5}
 
@@ -74,25 +76,30 @@ class Zoo:
     def read_truth(self):
         return json.loads(self.truth_file.read_text())
 
-    def ask(self, command, files, late=False):
-        """Ask one command.
+    def ask(self, files, *commands, before=()):
+        """Ask commands in one gdb.
 
-        :param files: gdb's words after the program; ``late``: its commands come after gdbext is loaded.
+        :param files: gdb's words after the program.
+        :param before: commands that are run first, when gdbext is loaded.
         """
-        first, rest = (files[:1], files[1:]) if late else (files, [])
-        answer = self.folder / "answer.json"
-        answer.unlink(missing_ok=True)
-        output = gdbrun.run_gdb(
-            [str(self.program), *first, *gdbrun.load_pack(), *rest, "-ex", f"{command} --json={answer}"]
-        )
-        return gdbrun.read_envelope(answer, output)
+        answers = [self.folder / f"answer-{at}.json" for at in range(len(commands))]
+        for answer in answers:
+            answer.unlink(missing_ok=True)
+        asked = [*before, *(f"{command} --json={answer}" for command, answer in zip(commands, answers))]
+        words = [word for command in asked for word in ("-ex", command)]
+        output = preloaded.run_gdb([str(self.program), *files, *gdbrun.load_pack(), *words])
+        return [gdbrun.read_envelope(answer, output) for answer in answers]
 
-    def ask_core(self, command):
-        return self.ask(command, [str(self.core)])
+    def ask_core(self, *commands, before=()):
+        return self.ask([str(self.core)], *commands, before=before)
 
-    def listed(self, live=False):
-        files = ["-ex", self.run] if live else [str(self.core)]
-        return self.ask("gx blocks types --list '*' --limit 0", files)["data"]["blocks"]
+    @cached_property
+    def listed(self):
+        """Every block of the core."""
+        return self.ask_core(EVERY)[0]["data"]["blocks"]
+
+    def list_live(self):
+        return self.ask(["-ex", self.run], EVERY)[0]["data"]["blocks"]
 
 
 def judged(truth, blocks):
@@ -119,26 +126,26 @@ def is_allowed(label, name, confidence, form):
 
 
 def test_no_block_is_said_to_be_what_it_is_not(zoo, form):
-    counts = judged(zoo.truth, zoo.listed())
+    counts = judged(zoo.truth, zoo.listed)
     assert not wrong(counts)
     assert not [one for one in counts if not is_allowed(*one, form)]
 
 
 def test_classes_are_known_whatever_was_stripped(zoo):
-    counts = judged(zoo.truth, zoo.listed())
+    counts = judged(zoo.truth, zoo.listed)
     known = {label for label, name, confidence in counts if label == name and confidence == "high"}
     assert known >= CLASSES
     assert {name for label, name, _ in counts if label == "Circle[]"} == {"Circle[]"}
 
 
 def test_contents_are_told_where_nothing_else_is(zoo):
-    counts = judged(zoo.truth, zoo.listed())
+    counts = judged(zoo.truth, zoo.listed)
     assert {label for label, name, _ in counts if label == name} >= CONTENTS
 
 
 @pytest.mark.parametrize("form", ["debug"], indirect=True)
 def test_with_debug_info_nearly_all_is_known(zoo, form):
-    counts = judged(zoo.truth, zoo.listed())
+    counts = judged(zoo.truth, zoo.listed)
     total, right = Counter(), Counter()
     for (label, name, _), number in counts.items():
         total[label] += number
@@ -148,13 +155,13 @@ def test_with_debug_info_nearly_all_is_known(zoo, form):
 
 
 def test_a_process_gives_the_same_as_its_core(zoo, form):
-    counts = judged(zoo.truth, zoo.listed())
-    live = zoo.listed(live=True)
+    counts = judged(zoo.truth, zoo.listed)
+    live = zoo.list_live()
     assert judged(zoo.read_truth(), live) == counts
 
 
 def test_the_summary_adds_up(zoo, form):
-    answer = zoo.ask_core("gx blocks types --by-size --limit 0")
+    (answer,) = zoo.ask_core("gx blocks types --by-size --limit 0")
     data = answer["data"]
     assert sum(row["blocks"] for row in data["types"]) == data["total_blocks"]
     assert sum(row["bytes"] for row in data["types"]) == data["total_bytes"]
@@ -167,19 +174,19 @@ def test_the_summary_adds_up(zoo, form):
 
 
 def test_without_variables_it_is_told(zoo, form):
-    answer = zoo.ask("gx blocks types --limit 0", [str(zoo.core), "-ex", "set gx type-search-variables 0"], True)
+    (answer,) = zoo.ask_core("gx blocks types --limit 0", before=["set gx type-search-variables 0"])
     kinds = {problem["kind"] for problem in answer["problems"]}
     assert "types-cut-short" in kinds or form != "debug"
     assert {row["name"] for row in answer["data"]["types"]} >= CLASSES
 
 
 def test_blocks_of_a_type_that_there_is_not(zoo):
-    answer = zoo.ask_core("gx blocks types --list Squar")
-    assert {row["name"] for row in answer["data"]["blocks"]} == {"Square"}
-    answer = zoo.ask_core("gx blocks types --list NoSuchType")
-    assert answer["error"]["kind"] == "usage" and "NoSuchType" in answer["error"]["message"]
-    answer = zoo.ask_core("gx blocks types --list Sqaure")
-    assert "Square" in answer["error"]["hint"]
+    part, nothing, misspelt = zoo.ask_core(
+        *(f"gx blocks types --list {name}" for name in ("Squar", "NoSuchType", "Sqaure"))
+    )
+    assert {row["name"] for row in part["data"]["blocks"]} == {"Square"}
+    assert nothing["error"]["kind"] == "usage" and "NoSuchType" in nothing["error"]["message"]
+    assert "Square" in misspelt["error"]["hint"]
 
 
 # ---- CPython ----
@@ -220,7 +227,7 @@ def python(tmp_path_factory):
 
 def test_objects_of_python_are_known_by_their_types(python):
     """Every object that the program lists; before some stand up to four words of the collector."""
-    blocks = python.listed()
+    blocks = python.listed
     starts = [int(one["address"], 16) for one in blocks]
     for at, name in python.truth["objects"].items():
         block = blocks[bisect_right(starts, int(at, 16)) - 1]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.gdb.bridged import PROBES, Running, build, need_gdb, python
 from tests.gdb.test_errors import ALL
+from tests.support import preloaded
 from tests.support.gdbrun import gdb_version, kill_group, load_pack, run_gdb
 from tests.support.rest import wait_for_rest, wait_until
 
@@ -74,7 +75,7 @@ def ask(options, *commands, before=()):
     arguments += [*load_pack(), *PROBES]
     for command in commands:
         arguments += ["-ex", command]
-    return run_gdb(arguments)
+    return preloaded.run_gdb(arguments)
 
 
 def told(output):

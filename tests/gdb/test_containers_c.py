@@ -20,7 +20,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 from tests.support.ports import free_port
@@ -61,7 +61,7 @@ class Looked:
     def gdb(self, *commands: str) -> gdbrun.Output:
         """Load the pack on the core and run commands."""
         arguments = [str(self.executable), str(self.core), *gdbrun.load_pack()]
-        return gdbrun.run_gdb([*arguments, *(word for command in commands for word in ("-ex", command))])
+        return preloaded.run_gdb([*arguments, *(word for command in commands for word in ("-ex", command))])
 
 
 def compiled(name: str, folder: Path) -> Path:
@@ -377,7 +377,7 @@ def ask_bare(core: Path, *commands: str, executable: str = "", first: str = "ech
     arguments = ["-iex", "set debug-file-directory /nonexistent", *target, *gdbrun.load_pack(), "-ex", first]
     for file, command in zip(files, commands):
         arguments += ["-ex", f"{command} --json={file}"]
-    output = gdbrun.run_gdb(arguments)
+    output = preloaded.run_gdb(arguments)
     return [gdbrun.read_envelope(file, output) for file in files]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 
@@ -79,7 +79,7 @@ class Looked:
 
     def _gdb(self, files, commands):
         words = [word for command in commands for word in ("-ex", command)]
-        return gdbrun.run_gdb([*files, *gdbrun.load_pack(), *words])
+        return preloaded.run_gdb([*files, *gdbrun.load_pack(), *words])
 
     def _read_truth(self):
         return json.loads((self.folder / "truth.json").read_text())

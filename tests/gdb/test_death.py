@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 
@@ -93,7 +93,7 @@ def triages(program, cores, *before):
         answer = core.with_suffix(".json")
         for command in (f"core-file {core}", "echo >>>\\n", "triage", "echo <<<\\n", f"triage --json={answer}"):
             words += ["-ex", command]
-    output = gdbrun.run_gdb([*before, str(program), *gdbrun.load_pack(), *words])
+    output = preloaded.run_gdb([*before, str(program), *gdbrun.load_pack(), *words])
     pages = re.findall(r"^>>>$(.*?)^<<<$", output.out, re.MULTILINE | re.DOTALL)
     assert len(pages) == len(cores), output
     sections = [re.findall(r"^died.*?^$", page, re.MULTILINE | re.DOTALL) for page in pages]
@@ -152,7 +152,7 @@ def test_a_healthy_process_has_not_died_and_one_that_is_killed_has(dead, tmp_pat
     try:
         core, answer = tmp_path / "alive" / "gcore", tmp_path / "live.json"
         words = ["triage", f"triage --json={answer}", f"gcore {core}"]
-        output = gdbrun.run_gdb(
+        output = preloaded.run_gdb(
             ["-p", str(process.pid), *gdbrun.load_pack(), *(word for one in words for word in ("-ex", one))]
         )
         assert "died" not in output.out and json.loads(answer.read_text())["data"]["died"] is None

@@ -16,7 +16,7 @@ import sys
 import pytest
 
 from tests.gdb.answers import ask
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable, glibc
@@ -56,7 +56,7 @@ def refusals(options, folder, commands):
     lines = []
     for (name, rest), file in zip(commands, files):
         lines += ["-ex", f"gx safe {name} --json={file} {rest}"]
-    output = gdbrun.run_gdb([*options, *gdbrun.load_pack(), *lines], cwd=folder)
+    output = preloaded.run_gdb([*options, *gdbrun.load_pack(), *lines], cwd=folder)
     assert "Traceback" not in output.err, output
     told = [line for line in output.err.splitlines() if line.startswith("gdbext: ")]
     assert len(told) == len(commands), output
@@ -138,7 +138,7 @@ def test_no_target_at_all(tmp_path):
 def test_no_core(tmp_path, content):
     file = tmp_path / "file"
     file.write_bytes(content)
-    output = gdbrun.run_gdb(["-core", str(file), *gdbrun.load_pack(), "-ex", "triage"])
+    output = preloaded.run_gdb(["-core", str(file), *gdbrun.load_pack(), "-ex", "triage"])
     assert output.err.splitlines()[-1] == f"gdbext: triage: {NO_TARGET}"
     error = refused("triage", "--core", file)
     assert error["kind"] == "bad-core" and str(file) in error["message"] + str(error["hint"])

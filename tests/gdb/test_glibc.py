@@ -41,7 +41,8 @@ HEALTHY = (
 # Boards of tests whose point is the heap's contents: how memory is read is the business of the others.
 STILL = ("attach", "gcore", "core")
 SOME = ("bullseye", "system", "sid")  # the oldest, and what has changed most since
-FEW = {"target": ("attach", "core"), "info": ("debug", "bare")}
+FEW = {"target": ("attach", "core"), "info": ("debug", "bare"), "once": ("target", "info")}
+LOOK = ("target", "info", "glibc")
 FINDINGS = {
     "arena_proliferation": "arena-proliferation",
     "shrink_realloc": "shrink-realloc",
@@ -59,7 +60,7 @@ def caches_of(tcache):
     return tcache["data"]["threads"]
 
 
-@pytest.mark.boards(program=SOUND)
+@pytest.mark.boards(program=SOUND, once=("program", "gdbserver"))
 def test_every_byte_agrees_with_the_program_and_malloc_info(stage, board, program):
     here = staged(stage, program)
     names = ("glibc arenas", "glibc bins", "glibc tcache", "glibc mmapped", "blocks summary", "rss")
@@ -112,7 +113,9 @@ def check_rss(board, rss):
     assert all((entry["resident"] is not None) == live for entry in rss["entries"])
 
 
-@pytest.mark.boards(program=HEALTHY, target=("attach", "core"), info=("debug", "bare"), glibc=("bullseye", "sid"))
+@pytest.mark.boards(
+    program=HEALTHY, target=("attach", "core"), info=("debug", "bare"), glibc=("bullseye", "sid"), once=LOOK
+)
 def test_a_healthy_twin_has_no_finding(stage, board, program):
     here = staged(stage, program)
     triage, check = ask(here, "triage", "glibc check")
@@ -120,7 +123,7 @@ def test_a_healthy_twin_has_no_finding(stage, board, program):
     assert check["data"]["damage"] == []
 
 
-@pytest.mark.boards(program=tuple(FINDINGS), target=STILL, glibc=SOME)
+@pytest.mark.boards(program=tuple(FINDINGS), target=STILL, glibc=SOME, once=LOOK)
 def test_a_broken_program_has_its_finding_and_no_other(stage, board, program):
     (triage,) = ask(stage(program), "triage")
     found = [finding["kind"] for finding in triage["data"]["findings"]]
@@ -167,7 +170,7 @@ KINDS = {
 }
 
 
-@pytest.mark.boards(damage=DAMAGES, bin=("unsorted", "small", "large"), target=STILL)
+@pytest.mark.boards(damage=DAMAGES, bin=("unsorted", "small", "large"), target=STILL, once=LOOK)
 def test_damage_to_a_free_list_is_found(stage, board, damage, bin):
     here = stage("free_list_cycle", f"--damage={damage}", f"--bin={bin}")
     (check,) = ask(here, "glibc check")
@@ -188,7 +191,7 @@ def test_a_core_taken_inside_malloc(stage, board):
     assert triage["data"]["findings"] == []
 
 
-@pytest.mark.boards(program=("trim", "trim --healthy"), target=STILL)
+@pytest.mark.boards(program=("trim", "trim --healthy"), target=STILL, once=("target", "info"))
 def test_trim_says_what_malloc_trim_returned(stage, board, program):
     here = staged(stage, program)
     (trim,) = ask(here, "glibc trim")

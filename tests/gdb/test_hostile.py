@@ -16,7 +16,7 @@ import pytest
 from tests.gdb.answers import ask
 from tests.gdb.test_errors import ALL, refusals, refused
 from tests.gdb.test_glibc import check_arenas, check_blocks
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.boards import Board
 from tests.support.glibcs import Unavailable
 
@@ -181,7 +181,7 @@ def test_jemalloc_is_not_taken_for_glibc(jemalloc_pid, tmp_path):
         assert (error["kind"], error["hint"]) == ("no-heap", "it has: jemalloc")
     files = {name: tmp_path / f"{name.replace(' ', '-')}.json" for name in ("triage", "blocks summary")}
     lines = [word for name, file in files.items() for word in ("-ex", f"{name} --json={file}")]
-    output = gdbrun.run_gdb(["-p", str(jemalloc_pid), *gdbrun.load_pack(), *lines])
+    output = preloaded.run_gdb(["-p", str(jemalloc_pid), *gdbrun.load_pack(), *lines])
     triage, blocks = (gdbrun.read_envelope(file, output) for file in files.values())
     assert triage["complete"] and triage["data"]["findings"] == []
     assert [row["allocator"] for row in triage["data"]["heaps"]] == ["jemalloc"]

@@ -9,7 +9,7 @@ from tests.support.jemallocs import VERSIONS, jemalloc
 from tests.support.jestages import STALL, JeBoard
 
 
-@pytest.mark.jeboards(target=("core", "attach"), build=("5.1.0", "5.3.1"))
+@pytest.mark.jeboards(target=("core", "attach", "gdbserver"), build=("5.1.0", "5.3.1"))
 def test_a_program_stands_on_every_board(jestage, jeboard):
     here = jestage("jemalloc_zoo", "--threads=2")
     assert here.je.version == jeboard.build.split("-")[0]

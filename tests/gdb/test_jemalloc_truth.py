@@ -34,7 +34,7 @@ def evidence(answers: jecommands.Answers) -> str:
     return " ".join(one["message"] for one in answers["arenas"]["evidence"])
 
 
-@pytest.mark.jeboards(conf=CONFS)
+@pytest.mark.jeboards(conf=CONFS, once=("gdbserver",))
 def test_every_figure_is_told(jestage, jeboard, conf):
     here = jestage("jemalloc_zoo", conf=conf)
     options = here.je.stats["opt"]

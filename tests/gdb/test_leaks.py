@@ -73,7 +73,7 @@ def there(answer, addresses):
     return listed & set(addresses)
 
 
-@pytest.mark.boards(twin=("leaking", "healthy"))
+@pytest.mark.boards(twin=("leaking", "healthy"), once=("gdbserver",))
 def test_each_block_has_its_state(stage, board, twin):
     here = stage("leaks", *(["--healthy"] if twin == "healthy" else []))
     (answer,) = ask(here, LEAKS)

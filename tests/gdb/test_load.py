@@ -40,7 +40,7 @@ def screen(*options):
 def test_a_person_is_told_what_to_type():
     assert screen().count("gdbext: triage says what is wrong") == 1
     assert "gdbext" not in screen("-batch")
-    assert "gdbext" not in gdb("echo fine").out  # not a terminal
+    assert "gdbext" not in gdb("echo fine", fresh=True).out  # not a terminal
 
 
 BEFORE = """
@@ -189,7 +189,7 @@ def test_a_broken_dependency_is_one_line(tmp_path):
 def test_printers_are_registered_from_their_table(tmp_path):
     script = "import gdb, gdbext.printers\nours = [make().name for make in gdbext.printers.COLLECTIONS]\n"
     script += "print(ours, [one.name for one in gdb.pretty_printers if one.name in ours])\n"
-    output = gdb(f"source {LOADER}", python(tmp_path / "t.py", script))
+    output = gdb(f"source {LOADER}", python(tmp_path / "t.py", script), fresh=True)
     assert output.out == "['gdbext'] ['gdbext']\n", output
 
 
@@ -210,7 +210,7 @@ print('MASK', signal.pthread_sigmask(signal.SIG_BLOCK, []))
 @pytest.mark.parametrize("chosen", ["", "import os\nos.environ['OPENBLAS_NUM_THREADS'] = '2'\n"])
 def test_threads_of_packages_take_no_signal(tmp_path, chosen):
     """One that took SIGCHLD would leave gdb asleep in `run`: seen once in sixty. Without a choice there are none."""
-    output = gdb(python(tmp_path / "threads.py", chosen + THREADS))
+    output = gdb(python(tmp_path / "threads.py", chosen + THREADS), fresh=True)
     assert "TAKES True" not in output.out and "MASK set()" in output.out, output
     assert chosen or "TAKES" not in output.out, output
 
@@ -220,7 +220,7 @@ def test_the_environment_is_as_it_was(tmp_path, chosen):
     script = "import os\nfrom gdbext.bridge import dependencies\n"
     script += f"os.environ['OPENBLAS_NUM_THREADS'] = {chosen!r}\n" if chosen else ""
     script += "dependencies.load()\nprint('THREADS', os.environ.get('OPENBLAS_NUM_THREADS'))\n"
-    assert f"THREADS {chosen}" in gdb(python(tmp_path / "environment.py", script)).out
+    assert f"THREADS {chosen}" in gdb(python(tmp_path / "environment.py", script), fresh=True).out
 
 
 def test_help_and_tables_need_no_locale(tmp_path):
@@ -234,7 +234,7 @@ def test_help_and_tables_need_no_locale(tmp_path):
         "print('CHARSET', charset._host_charset())\n",
     )
     ascii_only = ["-iex", "set host-charset ASCII"]
-    output = gdb("help gx breakpoints", "triage -h", "gx breakpoints delete", table, options=ascii_only)
+    output = gdb("help gx breakpoints", "triage -h", "gx breakpoints delete", table, options=ascii_only, fresh=True)
     assert "delete NUMBER... or all" in output.out and "triage --json=" in output.out, output
     assert output.out.endswith("... 3 more - x\ncaf\\xe9 #\nCHARSET ASCII\nCHARSET ASCII\n"), output
     assert output.err.endswith("; gx breakpoints delete NUMBER..., or delete all\n"), output

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from tests.gdb.bridged import DATA, need_gdb, python
-from tests.support.gdbrun import load_pack, run_gdb
+from tests.support.gdbrun import load_pack
+from tests.support.preloaded import run_gdb
 
 MAIN, WORKER = ["thread 1", "frame 0"], ["thread 2", "frame 0"]
 

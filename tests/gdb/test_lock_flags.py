@@ -23,7 +23,9 @@ SAYS = {
 ODD = ("was it ever initialised", "waits to write", "nobody is left to wake")
 
 
-@pytest.mark.boards(mode=tuple(SAYS), target=("attach", "core"), info=("debug",), glibc=("system",))
+@pytest.mark.boards(
+    mode=tuple(SAYS), target=("attach", "core"), info=("debug",), glibc=("system",), once=("target",)
+)
 def test_each_is_told_in_its_place(stage, board, mode):
     here = stage("locks", f"--mode={mode}")
     (answer,) = ask(here, "lockwait")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 from tests.support.rest import wait_for_rest, wait_until
@@ -125,7 +125,7 @@ def lockwait(folder, options, *before):
     answer = folder / "answer.json"
     answer.unlink(missing_ok=True)
     words = [word for command in before for word in ("-ex", command)]
-    output = gdbrun.run_gdb([*options, *gdbrun.load_pack(), *words, "-ex", f"lockwait --json={answer}"])
+    output = preloaded.run_gdb([*options, *gdbrun.load_pack(), *words, "-ex", f"lockwait --json={answer}"])
     return gdbrun.read_envelope(answer, output)
 
 
@@ -227,7 +227,7 @@ def test_a_first_thread_that_ends_under_gdb(program, tmp_path):
     answer = tmp_path / "answer.json"
     commands = ["break interesting", f"run {tmp_path / 'truth'} leaderless", f"lockwait --json={answer}"]
     words = [word for command in commands for word in ("-ex", command)]
-    output = gdbrun.run_gdb([str(program), *gdbrun.load_pack(), *words])
+    output = preloaded.run_gdb([str(program), *gdbrun.load_pack(), *words])
     rows = gdbrun.read_envelope(answer, output)["data"]
     (row,) = [row for row in rows["threads"] if row["primitive"]]
     tid, primitive, lock, owner, _ = (tmp_path / "truth").read_text().split()
@@ -277,7 +277,8 @@ def test_thread_frame_language_registers_and_memory_stay(zoo, tmp_path):
     lines = ["thread 5", "up", "set language c", f"source {state}"]
     for command in ("lockwait", "lockwait --stacks", "triage"):
         lines += [command, f"source {state}"]
-    output = gdbrun.run_gdb([*zoo.attached(), *gdbrun.load_pack(), *(word for line in lines for word in ("-ex", line))])
+    words = [word for line in lines for word in ("-ex", line)]
+    output = preloaded.run_gdb([*zoo.attached(), *gdbrun.load_pack(), *words])
     assert output.out.count("SAME True [1, 5, '#1']") == 3, str(output)
 
 

@@ -56,7 +56,7 @@ def check_waiters(here, answer):
             assert row["primitive"] is None, row
 
 
-@pytest.mark.boards()
+@pytest.mark.boards(once=("glibc",))
 def test_every_primitive_is_recognised(stage, board):
     here = stage("locks")
     (answer,) = ask(here, "lockwait")
@@ -75,7 +75,9 @@ def test_every_primitive_is_recognised(stage, board):
         assert counts[lock] == len(waiting)
 
 
-@pytest.mark.boards(mode=tuple(MODES), target=("attach", "core"), info=("bare",), glibc=("system",))
+@pytest.mark.boards(
+    mode=tuple(MODES), target=("attach", "core"), info=("bare",), glibc=("system",), once=("target",)
+)
 def test_each_pathology_is_named(stage, board, mode):
     here = stage("locks", f"--mode={mode}")
     answer, triage = ask(here, "lockwait", "triage")
@@ -109,7 +111,9 @@ def test_a_convoy_has_one_root(stage, board):
     assert "clock_nanosleep" in convoy["holder_is"] or "nanosleep" in convoy["holder_is"]
 
 
-@pytest.mark.boards(target=("attach", "core"), info=("debug", "bare"), glibc=("system", "trixie"))
+@pytest.mark.boards(
+    target=("attach", "core"), info=("debug", "bare"), glibc=("system", "trixie"), once=("info", "glibc")
+)
 def test_busy_locks_are_healthy(stage, board):
     here = stage("locks", "--healthy")
     for _ in range(2 if board.target == "attach" else 1):

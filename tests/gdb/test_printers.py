@@ -93,9 +93,9 @@ def test_nothing_is_imported_for_what_is_not_ours(program, tmp_path):
     other = tmp_path / "chains"
     subprocess.run(["gcc", "-g", "-pthread", str(DATA / "chains.c"), "-o", str(other)], check=True)
     asked = python(tmp_path / "ask.py", "import sys\nprint('\\nNUMPY', 'numpy' in sys.modules)\n")
-    output = gdb("break visit", "run", "output *sound", "output $_siginfo", asked, options=[str(other)])
+    output = gdb("break visit", "run", "output *sound", "output $_siginfo", asked, options=[str(other)], fresh=True)
     assert "NUMPY False" in output.out and "hash = 0" in output.out, output
-    output = gdb("output plain", "output table", "output ring", asked, options=[str(program)])
+    output = gdb("output plain", "output table", "output ring", asked, options=[str(program)], fresh=True)
     assert "NUMPY False" in output.out and "size_mask = 0" in output.out, output
 
 
@@ -196,7 +196,7 @@ def shown_of(here, *expressions, more=()):
     return texts
 
 
-@pytest.mark.boards(target=("attach", "core"), info=("debug",))
+@pytest.mark.boards(target=("attach", "core"), info=("debug",), once=("target",))
 def test_chunks(stage, board):
     here = stage("two_waves")
     blocks = [(address(at), usable) for at, usable in here.truth.ledger["live_blocks"] if usable < 1 << 16][:20]
@@ -206,7 +206,7 @@ def test_chunks(stage, board):
         assert text == line or text.startswith(line + ", previous free ("), text
 
 
-@pytest.mark.boards(target=("attach", "core"), info=("debug",))
+@pytest.mark.boards(target=("attach", "core"), info=("debug",), once=("target",))
 def test_arena_and_its_free_lists(stage, board):
     here = stage("two_waves")
     oracle = here.python(
@@ -230,7 +230,7 @@ def test_arena_and_its_free_lists(stage, board):
     assert ", free = {fd = 0x" in free, free
 
 
-@pytest.mark.boards(target=("attach", "core"), info=("debug",))
+@pytest.mark.boards(target=("attach", "core"), info=("debug",), once=("target",))
 def test_cached_blocks_and_thread_heaps(stage, board):
     here = stage("tcache_full")
     depth = here.truth.details["depth"]

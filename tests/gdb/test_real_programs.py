@@ -24,7 +24,7 @@ from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.ports import free_port
 from tests.support.rest import wait_for_rest
 
@@ -279,7 +279,7 @@ def ask(options: list[str], folder: Path, *commands: str) -> Answers:
     arguments = [*options, *gdbrun.load_pack()]
     for command, file in files.items():
         arguments += ["-ex", "echo \\n=====\\n", "-ex", command, "-ex", f"{command} --json={file}"]
-    output = gdbrun.run_gdb(arguments, cwd=folder)
+    output = preloaded.run_gdb(arguments, cwd=folder)
     envelopes = {command: gdbrun.read_envelope(file, output) for command, file in files.items()}
     return Answers(envelopes, output.out.split("\n=====\n", 1)[1])
 

@@ -24,7 +24,7 @@ def numbers(stage):
 FEW = {"target": ("attach", "core"), "glibc": ("bullseye", "system", "sid")}
 
 
-@pytest.mark.boards(glibc=("bullseye", "system", "experimental"))
+@pytest.mark.boards(glibc=("bullseye", "system", "experimental"), once=("gdbserver",))
 def test_each_root_by_its_name(stage, board):
     here = stage("who_points")
     details = here.truth.details

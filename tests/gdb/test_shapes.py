@@ -122,11 +122,11 @@ def test_what_is_refused_is_told_in_one_line(here, tmp_path):
 
 
 def test_shapes_are_listed_without_a_program(tmp_path):
-    from tests.support import gdbrun
+    from tests.support import gdbrun, preloaded
 
     answer = tmp_path / "answer.json"
     commands = [f"gx shapes list --json={answer}", "gx shapes show unbound-lruhash"]
-    output = gdbrun.run_gdb(
+    output = preloaded.run_gdb(
         [*gdbrun.load_pack(), *(word for command in commands for word in ("-ex", command))], 60, tmp_path
     )
     rows = gdbrun.read_envelope(answer, output)["data"]["shapes"]

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 
@@ -57,7 +57,7 @@ def leaked(folder, flags, *before):
     run = ["-ex", f"run {folder / 'truth'}", "-ex", f"generate-core-file {core}"]
     gdbrun.run_gdb([str(program), *run], cwd=folder)
     asked = ["-ex", f"gx blocks leaks --list --limit 0 --json={answer}"]
-    output = gdbrun.run_gdb([str(program), str(core), *gdbrun.load_pack(), *before, *asked])
+    output = preloaded.run_gdb([str(program), str(core), *gdbrun.load_pack(), *before, *asked])
     data = gdbrun.read_envelope(answer, output)["data"]
     places = {at for each in truth(folder).values() for at in each}
     found = {int(one["address"], 16): (one["type"], one["confidence"]) for one in data["leaked"]}

@@ -108,7 +108,7 @@ def told_problems(answer):
     return [one for one in answer["problems"] if one["kind"] not in ("absent-file", "no-build-id")]
 
 
-@pytest.mark.boards(**ANY_GLIBC)
+@pytest.mark.boards(once=("gdbserver",), **ANY_GLIBC)
 def test_every_way_to_spoil_a_table_has_its_verdict(stage, board, saved):
     here = stage("hash_tables", *SMALL)
     groups = here.truth.details["groups"]

@@ -40,7 +40,9 @@ def check_incident(here, answer, table):
     assert answer["findings"] is True and finding["summary"] in answer["data"]["sentences"]
 
 
-@pytest.mark.boards(target=("attach", "core", "gcore", "gdbserver"), info=("debug", "plain"), glibc=("system",))
+@pytest.mark.boards(
+    target=("attach", "core", "gcore", "gdbserver"), info=("debug", "plain"), glibc=("system",), once=("info",)
+)
 def test_holder_lock_and_place_are_named(stage, board):
     here = stage("spin_convoy")
     answer, triage = ask(here, "lockwait", "triage")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun
+from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 
 SOURCE = CHECKOUT / "tests" / "gdb" / "data" / "owners.c"
@@ -72,7 +72,7 @@ def triage(folder, *options, before=()):
     arguments = [*options, *gdbrun.load_pack()]
     for command in (*before, f"triage --json={file}", "triage"):
         arguments += ["-ex", command]
-    output = gdbrun.run_gdb(arguments, cwd=folder)
+    output = preloaded.run_gdb(arguments, cwd=folder)
     verdict = " ".join(re.search(r"^\S+ · .*\n((?:.+\n)+)", output.out, re.MULTILINE)[1].split())
     return gdbrun.read_envelope(file, output), verdict
 

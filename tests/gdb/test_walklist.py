@@ -160,7 +160,7 @@ def counts_of(here, own_shapes, bare):
     return dict(zip(commands, answers))
 
 
-@pytest.mark.boards(**ANY_GLIBC)
+@pytest.mark.boards(once=("gdbserver",), **ANY_GLIBC)
 def test_every_list_ends_as_its_program_says(stage, board, own_shapes):
     here = stage("broken_lists")
     lists = here.truth.details["lists"]

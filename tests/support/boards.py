@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar
 
-from tests.support import gdbrun, programs
+from tests.support import gdbrun, preloaded, programs
 from tests.support.glibcs import MATRIX, Glibc, Unavailable, glibc
 from tests.support.truth import Truth, read_truth
 
@@ -111,7 +111,7 @@ class Stage:
     def text(self, *commands: str, timeout: float = gdbrun.TIMEOUT) -> gdbrun.Output:
         """Load gdbext and run commands; return what gdb wrote."""
         arguments = [*self.options(), *gdbrun.load_pack(), *_each(commands)]
-        return gdbrun.run_gdb(arguments, timeout, self.directory)
+        return preloaded.run_gdb(arguments, timeout, self.directory, indexed=True)
 
     def gdbext(self, command: str, *before: str, timeout: float = gdbrun.TIMEOUT) -> dict[str, Any]:
         """Load gdbext, run ``before``, then one command with ``--json=FILE``; return its envelope.
@@ -132,6 +132,10 @@ class Stage:
     def with_options(self, *options: str) -> Stage:
         """Return the same stage looked at with more options of gdb's; it lives as long as this one."""
         return replace(self, extra=(*self.extra, *options))
+
+    def on_disk(self) -> int:
+        """Return how many bytes the stage's files take; a core's holes take none."""
+        return sum(file.lstat().st_blocks * 512 for file in self.directory.rglob("*"))
 
     def close(self) -> None:
         """End the process and delete the stage's files."""
@@ -329,20 +333,23 @@ def _wait_until_ready(process: subprocess.Popen[bytes], truth: Path) -> None:
 
 
 def _never_rests(key: Any) -> bool:
-    """Whether a stage's program keeps all CPUs busy, so that it must not outlive its test."""
-    arguments = [part for part in key if isinstance(part, tuple)]
-    return "spin_convoy" in key or ("locks" in key and any("--healthy" in part for part in arguments))
+    """Whether a stage's program keeps CPUs busy, so that it must not outlive its test."""
+    return "spin_convoy" in key or "locks" in key
 
 
 class Stages:
-    """The stages that tests use, each set up once and kept while it is among the last few used.
+    """The stages that tests use, each set up once and kept while it is among the last used.
 
     Tests never change a target, so they may share it.
+
+    :param keep: so many processes.
+    :param room: bytes of disk that the others may take together.
     """
 
-    def __init__(self, place: Optional[Path] = None, keep: int = 6) -> None:
+    def __init__(self, place: Optional[Path] = None, keep: int = 6, room: int = 1 << 30) -> None:
         self.place = place
         self._keep = keep
+        self._room = room
         self._stages: dict[Any, Stage] = {}
 
     def get(self, board: Board, program: str, arguments: Sequence[str] = (), **how: Any) -> Stage:
@@ -352,13 +359,27 @@ class Stages:
 
     def keep(self, key: Any, make: Callable[[], AnyStage]) -> AnyStage:
         """Return the stage of this key, set up if it is not among those kept."""
-        for other in [one for one in self._stages if one != key and _never_rests(one)]:
-            self._stages.pop(other).close()
+        self.close_restless(but=key)
         stage = self._stages.pop(key, None) or make()
         self._stages[key] = stage
-        while len(self._stages) > self._keep:
-            self._stages.pop(next(iter(self._stages))).close()
+        self._let_go()
         return stage
+
+    def _let_go(self) -> None:
+        """Close the stages that are one process too many, or too large beside the later ones."""
+        processes = [key for key, stage in self._stages.items() if stage.process]
+        for key in processes[: -self._keep]:
+            self._stages.pop(key).close()
+        cores = [(key, stage.on_disk()) for key, stage in self._stages.items() if stage.core]
+        taken = itertools.accumulate(size for _, size in reversed(cores))
+        for (key, _), so_far in list(zip(reversed(cores), taken))[1:]:
+            if so_far > self._room:
+                self._stages.pop(key).close()
+
+    def close_restless(self, but: Any = None) -> None:
+        """Close those, but one, whose programs keep CPUs busy."""
+        for key in [one for one in self._stages if one != but and _never_rests(one)]:
+            self._stages.pop(key).close()
 
     def close(self) -> None:
         """Close them all."""

@@ -74,13 +74,13 @@ def run(command: Sequence[str], timeout: float, cwd: Optional[Path] = None) -> O
             stdout=out,
             stderr=err,
             cwd=cwd,
-            env=_environment(),
+            env=environment(),
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
         late = _outlasts(process, timeout)
         kill_group(process)
-        output = Output(_content(out), _content(err))
+        output = Output(content(out), content(err))
     assert not late, f"{command[0]} did not end in {timeout} s\n{output}"
     return output
 
@@ -101,7 +101,7 @@ def _outlasts(process: subprocess.Popen[bytes], timeout: float) -> bool:
     return False
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return ours, in English, without what leads gdb's Python or its search for debug info astray."""
     foreign = ("PYTHONPATH", "PYTHONHOME", "DEBUGINFOD_URLS")
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
@@ -110,14 +110,20 @@ def _environment() -> dict[str, str]:
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and what is left of its group, and reap it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group_of(process.pid)
     process.wait()
     if process.stdout:
         process.stdout.close()
 
 
-def _content(file: IO[bytes]) -> str:
+def kill_group_of(pid: int) -> None:
+    """Kill what there is of the process group that this process leads."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def content(file: IO[bytes]) -> str:
+    """Return what was written to a file, which may be open elsewhere too."""
     file.seek(0)
     return file.read().decode(errors="replace")
 

@@ -16,26 +16,38 @@ def full(dimensions: Dimensions) -> list[Row]:
     return [dict(zip(dimensions, values)) for values in product(*dimensions.values())]
 
 
-def pairwise(dimensions: Dimensions) -> list[Row]:
+def pairwise(dimensions: Dimensions, once: Sequence[str] = ()) -> list[Row]:
     """Return rows that cover every pair; the same rows each time.
 
     Greedy: the next row is the first of those that cover the most pairs not yet covered. The whole
     product is searched each time, so it must stay within some thousands.
+
+    :param once: dimensions, and values, that are to be covered without their pairs; of these come as many as there
+        is room for in the rows.
     """
     key = tuple((name, tuple(values)) for name, values in dimensions.items())
-    return [dict(row) for row in _covering(key)]
+    return [dict(row) for row in _covering(key, tuple(once))]
 
 
 @lru_cache(maxsize=None)
-def _covering(dimensions: tuple[tuple[str, tuple[str, ...]], ...]) -> list[Row]:
-    rows = [(row, _pairs(row)) for row in full(dict(dimensions))]
-    missing: set[Pair] = set().union(*(pairs for _, pairs in rows))
+def _covering(dimensions: tuple[tuple[str, tuple[str, ...]], ...], once: tuple[str, ...]) -> list[Row]:
+    rows = [(row, _wanted(row, once), _pairs(row)) for row in full(dict(dimensions))]
+    missing: set[Pair] = set().union(*(wanted for _, wanted, _ in rows))
+    welcome: set[Pair] = set().union(*(pairs for _, _, pairs in rows))
     chosen = []
     while missing:
-        best, covered = max(rows, key=lambda row: len(row[1] & missing))
+        best, wanted, pairs = max(rows, key=lambda row: (len(row[1] & missing), len(row[2] & welcome)))
         chosen.append(best)
-        missing -= covered
+        missing -= wanted
+        welcome -= pairs
     return chosen
+
+
+def _wanted(row: Row, once: tuple[str, ...]) -> set[Pair]:
+    """The pairs of a row that must be covered; a value that needs no pair stands with itself."""
+    alone = {item for item in row.items() if once and set(item) & set(once)}
+    paired = {name: value for name, value in row.items() if (name, value) not in alone}
+    return (_pairs(paired) if paired else set()) | {(item, item) for item in alone}
 
 
 def _pairs(row: Row) -> set[Pair]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import gdbrun, glibcs, jemallocs
+from tests.support import gdbrun, glibcs, jemallocs, preloaded, timings
 from tests.support.boards import DIMENSIONS
 from tests.support.jestages import JE_DIMENSIONS, JeBoard
 from tests.support.pairwise import full, pairwise
@@ -112,3 +112,65 @@ def test_the_boards_of_jemalloc_cover_every_pair():
     rows = pairwise(JE_DIMENSIONS)
     assert len(rows) <= 20 < len(full(JE_DIMENSIONS)) == 64
     assert len({str(JeBoard(*(row[name] for name in JE_DIMENSIONS))) for row in rows}) == len(rows)
+
+
+def test_what_is_needed_once_is_in_no_more_rows():
+    dimensions = {**DIMENSIONS, "program": list("abcdefghi")}
+    rows = pairwise(dimensions, ("program",))
+    assert len(rows) == len(pairwise(DIMENSIONS)) < len(pairwise(dimensions))
+    for one, other in combinations(DIMENSIONS, 2):
+        pairs = set(product(DIMENSIONS[one], DIMENSIONS[other]))
+        assert {(row[one], row[other]) for row in rows} == pairs
+    assert {row["program"] for row in rows} == set(dimensions["program"])
+    assert len({(row["program"], row["glibc"]) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "commands"),
+    [
+        (["-iex", "a b", "/x", "/c", "-ex", "d"], ["a b", "file /x", "core-file /c", "d"]),
+        (["-ex", "d", "-p", "12", "-iex", "a"], ["a", "attach 12", "d"]),
+        (["-core", "/c"], ["core-file /c"]),
+        (["/x", "-p", "12"], ["file /x", "attach 12"]),
+        (["-q"], None),
+        (["/with space"], None),
+        (["--core=/c"], None),
+    ],
+)
+def test_arguments_of_gdb_are_commands_of_a_copy(arguments, commands):
+    assert preloaded.as_commands(arguments) == commands
+
+
+def test_a_copy_of_gdb_does_as_a_fresh_one(tmp_path):
+    script = "python print(__import__('os').getcwd(), gdb.selected_inferior().pid)"
+    arguments = [*gdbrun.load_pack(), "-ex", script, "-ex", "nonsense", "-ex", "gx safe triage", "-ex", "gx triage -h"]
+    fresh = gdbrun.run_gdb(arguments, cwd=tmp_path)
+    assert str(tmp_path) in fresh.out and "nonsense" in fresh.err and "Usage" in fresh.out
+    for _ in range(2):
+        assert preloaded.run_gdb(arguments, cwd=tmp_path) == fresh
+
+
+def test_a_copy_of_gdb_that_does_not_end_is_stopped():
+    with pytest.raises(AssertionError, match="(?s)did not end in 0.5 s.*begun"):
+        preloaded.run_gdb([*gdbrun.load_pack(), "-ex", "echo begun\\n", "-ex", "shell sleep 60"], 0.5)
+    assert preloaded.run_gdb([*gdbrun.load_pack(), "-ex", "echo again\\n"]).out == "again\n"
+
+
+class Report:
+    def __init__(self, nodeid, duration):
+        self.nodeid, self.duration = nodeid, duration
+
+
+def test_slow_files_and_areas_are_listed():
+    reports = [
+        Report("tests/unit/heap/glibc/test_a.py::test_one[x::y]", 30.0),
+        Report("tests/gdb/test_b.py::two", 50.0),
+    ]
+    lines = list(timings.describe({"passed": reports, "": [Report("tests/unit/heap/test_c.py::three", 1.0)], "x": [1]}))
+    assert [line.split() for line in lines[1:4]] == [
+        ["50.0", "s", "tests/gdb/test_b.py"],
+        ["30.0", "s", "tests/unit/heap/glibc/test_a.py"],
+        ["1.0", "s", "tests/unit/heap/test_c.py"],
+    ]
+    assert [line.split() for line in lines[5:]] == [["50.0", "s", "tests/gdb"], ["31.0", "s", "tests/unit/heap"]]
+    assert not list(timings.describe({"passed": reports[:1]}))

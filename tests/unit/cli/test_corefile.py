@@ -14,6 +14,7 @@ from gdbext.cli.corefile import read_build_id, read_core
 from gdbext.cli.executable import choose_exe
 from gdbext.cli.failures import NoPermissionError, WrongExeError
 from gdbext.errors import BadCoreError
+from tests.support.examples import examples
 
 from .elfs import Maker
 
@@ -115,7 +116,7 @@ def test_core_of_others_as_told_by_open(tmp_path, monkeypatch):
 
 
 @given(st.integers(0, 9000), st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=20))
-@settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_cores_end_in_one_error_or_in_less(tmp_path, length, changes):
     data = bytearray(Maker().core([(BASE, "/p", Maker().executable(OWN))])[:length])
     for at, value in changes:

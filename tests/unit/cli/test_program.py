@@ -22,6 +22,7 @@ import pytest
 
 from gdbext import __version__, catalogue
 from gdbext.usage import command_help
+from tests.support.rest import wait_until
 
 from .elfs import Maker
 from .test_corefile import BASE, OTHER, OWN
@@ -520,9 +521,7 @@ def test_timeout_with_an_error_for_an_answer(program):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_from_outside(program, number):
     process = program.start("triage", "--core", program.core, "--json", sleep=60)
-    while not program.log.exists():
-        time.sleep(0.05)
-    time.sleep(0.2)
+    wait_until(lambda: list(program.temporary.rglob("answer")), "gdb works on the question")
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 2

@@ -29,6 +29,7 @@ from gdbext.kernels.chains import (
     walk_chain,
     walk_chains,
 )
+from tests.support.examples import examples
 
 BASE = 0x10000
 FORBIDDEN_WORD = 0x8000_0001
@@ -158,7 +159,7 @@ def firsts_of(draw, rules, nodes):
     return draw(st.lists(st.sampled_from([0, UNMAPPED, FORBIDDEN_WORD, *nodes]), min_size=1, max_size=8))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(memories(), st.data(), st.sampled_from([0, 2, 96]))
 def test_chains_are_as_a_walk_step_by_step_finds_them(memory, data, few):
     spans, rules, nodes = memory
@@ -181,7 +182,7 @@ def test_chains_are_as_a_walk_step_by_step_finds_them(memory, data, few):
     assert begin == len(found.nodes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(memories(), st.integers(1, 60), st.sampled_from([0, 96]), st.data())
 def test_no_more_nodes_than_the_total_are_walked_and_each_chain_is_a_beginning(memory, total, few, data):
     spans, rules, nodes = memory
@@ -202,7 +203,7 @@ def test_no_more_nodes_than_the_total_are_walked_and_each_chain_is_a_beginning(m
         begin += length
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(memories(), st.data())
 def test_one_chain_by_single_reads_is_the_same(memory, data):
     spans, rules, nodes = memory

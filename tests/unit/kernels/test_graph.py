@@ -11,8 +11,9 @@ from gdbext.kernels import dominators, graph
 from gdbext.kernels.dominators import SUPER
 from gdbext.kernels.graph import NONE, ROOT, Edges, TooManyEdges
 from gdbext.kernels.pointers import BlockIndex, PointerRules
+from tests.support.examples import examples
 
-MANY = settings(max_examples=150, deadline=None)
+MANY = settings(max_examples=examples(150), deadline=None)
 BASE = 0x10000
 
 

@@ -16,10 +16,11 @@ from gdbext.kernels import chains, columns, native, pointers, reference, tally
 from gdbext.kernels.chains import LinkRules
 from gdbext.kernels.pointers import BlockIndex, PointerRules
 from gdbext.kernels.reference import ChunkRules, words_of
+from tests.support.examples import examples
 
 KERNELS, WHY = native.find_library()
 pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"no native kernels: {WHY}")
-MANY = settings(max_examples=120, deadline=None)
+MANY = settings(max_examples=examples(120), deadline=None)
 BASE = 0x10000
 INTERVAL = st.tuples(st.integers(-50, 600), st.integers(0, 600))  # from BASE on, and how long
 WORDS = st.sampled_from([4, 8])

@@ -12,11 +12,12 @@ from gdbext.kernels.graph import NONE, Edges, TooManyEdges
 from gdbext.kernels.native import NativeError
 from gdbext.kernels.native_graph import NativeGraphs
 from gdbext.kernels.pointers import BlockIndex, PointerRules
+from tests.support.examples import examples
 
 KERNELS, WHY = native.find_library()
 pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"no native kernels: {WHY}")
 GRAPHS = None if KERNELS is None else NativeGraphs(KERNELS)
-MANY = settings(max_examples=120, deadline=None)
+MANY = settings(max_examples=examples(120), deadline=None)
 BASE = 0x10000
 
 

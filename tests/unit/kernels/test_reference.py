@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.kernels import ChunkRules, find_chunk, walk_chunks, words_of
+from tests.support.examples import examples
 
 RULES = ChunkRules(8, 32, 16)
 SIZES = st.lists(st.integers(2, 40).map(lambda units: 16 * units), min_size=1, max_size=60)
@@ -77,7 +78,7 @@ def test_a_goal_within_reach_is_enough():
     assert find_chunk(words, 2, stop, {stop}, RULES, None) == positions[6]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=2048), st.sampled_from([(8, 32, 16), (4, 16, 16), (4, 16, 8)]))
 def test_any_bytes_end_in_bounds(data, rules):
     rules = ChunkRules(*rules)

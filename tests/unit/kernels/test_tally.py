@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gdbext.kernels import chains, native, tally
 from gdbext.kernels.chains import LinkRules
+from tests.support.examples import examples
 
 BASE = 0x10000
 STEP = 24  # a node: its link, a hash of four bytes, something else
@@ -45,7 +46,7 @@ def model(links, hashes, firsts):
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_sums_are_those_of_a_walk_node_by_node(kernels, data):
     count = data.draw(st.integers(1, 60))

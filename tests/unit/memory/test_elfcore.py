@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gdbext.errors import BadCoreError, FaultError, GdbextError
 from gdbext.memory.elfcore import ElfCore
 from tests.support.elfwriter import CoreWriter, R, W, X, shared_object
+from tests.support.examples import examples
 
 PAGE = 0x1000
 MACHINES = [
@@ -268,7 +269,7 @@ BASE = bytes(
 )
 
 
-@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, len(BASE) - 1), st.binary(min_size=1, max_size=9)), max_size=6),
     st.one_of(st.none(), st.integers(0, len(BASE))),
@@ -298,7 +299,7 @@ def test_hostile_bytes(tmp_path, patches, cut):
             assert len(core.read(region.end - size, size)) == size
 
 
-@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400), st.sampled_from(MACHINES))
 def test_hostile_notes(tmp_path, notes, machine):
     writer = CoreWriter(*machine).load(0x10000, b"x" * 16)

@@ -18,6 +18,7 @@ from gdbext.render.style import Style
 from gdbext.render.tables import columns_of, table_lines
 from gdbext.report import Finding, Kind, Problem, Report, Rows, ThreadRef, column
 from gdbext.wording import grouped
+from tests.support.examples import examples
 
 from . import samples
 
@@ -326,7 +327,7 @@ def tables(draw):
 
 
 @given(tables(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_tables_fit_a_hundred_columns(made, exact):
     row_type, rows = made
     lines = list(table_lines(rows, columns_of(row_type), exact=exact, width=100))

@@ -22,6 +22,7 @@ from gdbext.analysis.blocks.query import (
 from gdbext.analysis.blocks.querycolumns import HeapColumns, Needs, find_matching, needs_of_query
 from gdbext.errors import UsageError
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, USED_STATES, State
+from tests.support.examples import examples
 from tests.unit.analysis.heaps import NO_ARENA, THREADS, TYPES, heap_of, live_of
 
 # -- grammar
@@ -320,7 +321,7 @@ def listed(world, tree, **manner):
     return [row.address for row in report.data.blocks]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(worlds(), TREES)
 def test_a_query_is_true_of_what_an_evaluator_row_by_row_says(world, tree):
     expected = [one["address"] for one in facts(world) if holds(tree, one) is True]

@@ -11,6 +11,7 @@ from gdbext.analysis.pins.retained import find_kept, retained
 from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text
+from tests.support.examples import examples
 from tests.support.reachworld import DATA, HEAP, STACK, ReachWorld
 from tests.unit.analysis.reach.names import SaidNames, variables
 
@@ -143,7 +144,7 @@ def lost(edges, entries, without_block=(), without_root=None):
     return seen
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(graphs, roots, typed)
 def test_what_is_retained_is_what_is_lost(edges, entries, codes):
     world = ReachWorld()

@@ -15,6 +15,7 @@ from gdbext.debuginfo import Frame
 from gdbext.process import Module, Thread
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Primitive, State
+from tests.support.examples import examples
 from tests.support.lockworld import (
     BITSET_RT,
     CODE,
@@ -325,7 +326,7 @@ WORD = st.integers(0, (1 << 64) - 1) | st.integers(0, 4096).map(lambda at: LOCK 
 NAMES = st.sampled_from(["orig_rax", "rax", "rdi", "rsi", "rdx", "r10", "r8", "r9", "rip", "rbx", "rbp", "eflags"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.dictionaries(NAMES, WORD), min_size=0, max_size=6),
     st.lists(st.none() | WORD, min_size=6, max_size=6),

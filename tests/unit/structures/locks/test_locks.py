@@ -19,6 +19,7 @@ from gdbext.structures.locks.model import Primitive, State
 from gdbext.structures.locks.spins import find_spinlock
 from gdbext.structures.locks.waiters import count_told_waiters
 from gdbext.target import Target
+from tests.support.examples import examples
 from tests.support.lockworld import BITSET_RT, CODE, LOCK, PRIVATE, RESTART, TLS, World, futex, two_threads
 
 MUTEX = [(0, Primitive.MUTEX), (1, Primitive.RECURSIVE), (2, Primitive.ERRORCHECK), (3, Primitive.ADAPTIVE)]
@@ -281,7 +282,7 @@ def test_names_decide_between_what_looks_alike():
     assert (wait.primitive, wait.confidence, wait.state_of_lock) == (Primitive.MUTEX, Confidence.LOW, None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(min_size=64, max_size=64), st.integers(0, 15), st.sampled_from([0, 0x80, 0x109, 0x189, 0x86, 0x8D]),
        st.integers(0, (1 << 32) - 1) | st.sampled_from([0, 1, 2, 3, 0x80000000]))  # fmt: skip
 def test_garbage_is_bounded_and_never_a_certainty_about_nobody(data, word, operation, value):

@@ -15,6 +15,7 @@ from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.opening import check_valid, open_shape
 from gdbext.structures.walk.model import Links, Scalar, Table
 from gdbext.target import Target
+from tests.support.examples import examples
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {
@@ -480,7 +481,7 @@ def test_trees():
 
 
 @given(st.binary(min_size=64, max_size=512), st.integers(0, 255))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_garbage_is_opened_or_refused_but_nothing_else(data, filler):
     world = World(ABIS["x86-64"], 0x10000, 1 << 12, **{**STRUCTS, **SET, **RING})
     world.bytes[:] = bytes([filler]) * len(world.bytes)

@@ -22,6 +22,7 @@ from gdbext.structures.walk import gather as gathering
 from gdbext.structures.walk.bins import Misplaced, check_bins, misplaced, walk_bins
 from gdbext.structures.walk.model import BinArray, ChainEnd, End, Links, ListHead, Node, Scalar, Table
 from gdbext.target import Target
+from tests.support.examples import examples
 
 TABLE, BINS, NODES = 0x8000, 0x100000, 0x400000
 STEP = 64
@@ -122,7 +123,7 @@ def kinds(problems):
 CHAINS = [[0, 1, 2], [], [3], [7, 5], [], [4], [], [6]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     chains_at_random(),
     st.sampled_from(["null", "head"]),
@@ -369,7 +370,7 @@ def spread(world, chains):
     return Table(TABLE, Node(Links(NEXT), Scalar(HASH, 4)), [array], "next-bin", first, entries=len(path))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(chains_at_random(), st.integers(1, 20), st.booleans())
 def test_bins_of_one_list_are_told_apart(chains, batch, copying):
     world = World()

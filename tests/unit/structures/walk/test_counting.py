@@ -12,6 +12,7 @@ from gdbext.errors import FaultError
 from gdbext.memory.fake import FakeMemory
 from gdbext.structures.walk import counting
 from gdbext.structures.walk.counting import Chain, Count, Pages, count_nodes
+from tests.support.examples import examples
 
 BASE, STEP = 0x10000, 48
 
@@ -70,7 +71,7 @@ def test_every_cycle_is_endless(before, cycle):
 
 
 @given(st.lists(st.integers(0, 11), min_size=1, max_size=10), st.integers(0, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_links_at_all(targets, most):
     """Held to a walk that remembers all it has met."""
     follow = [0 if target == 11 else at(target) for target in targets]

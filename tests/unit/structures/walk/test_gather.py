@@ -17,6 +17,7 @@ from gdbext.structures.walk import gather as module
 from gdbext.structures.walk.gather import Windows, gather
 from gdbext.structures.walk.model import Scalar
 from gdbext.target import Target
+from tests.support.examples import examples
 
 BASE = 0x10000
 WORD = Scalar(0, 8)
@@ -53,7 +54,7 @@ def u64(values):
 KINDS = [lambda memory: memory, Copying, Unlisted]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.lists(st.one_of(st.integers(0, 220), st.integers(4080, 4110)), max_size=12),

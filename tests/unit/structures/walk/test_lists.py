@@ -18,6 +18,7 @@ from gdbext.structures.walk import gather as gathering
 from gdbext.structures.walk.lists import check_list, walk_list
 from gdbext.structures.walk.model import ChainEnd, End, Links, ListHead, Node
 from gdbext.target import Target
+from tests.support.examples import examples
 
 BASE = 0x10000
 HEAD = 0x8000
@@ -319,7 +320,7 @@ def links_at_random():
     return st.lists(st.one_of(st.integers(0, 29), st.just(-1), st.just(-2)), min_size=30, max_size=30)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     links_at_random(),
     st.sampled_from([(X86_64, 8), (I386, 4), (S390, 8), (PPC, 4)]),
@@ -404,7 +405,7 @@ def test_broken_xor_links_end_somewhere():
     assert walk_list(memory.target(), head).end.reason == End.DECODE_ERROR
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(-1, 19), min_size=20, max_size=20))
 def test_random_xor_links_end_and_count_each_node_once(links):
     memory = Memory()

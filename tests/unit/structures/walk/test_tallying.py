@@ -14,6 +14,7 @@ from gdbext.structures.walk import binheads, tallying
 from gdbext.structures.walk.bins import check_outcome, walk_bins
 from gdbext.structures.walk.model import BinArray, End, Scalar, Table
 from gdbext.structures.walk.tallying import check_tally, tally_bins
+from tests.support.examples import examples
 from tests.unit.structures.walk.test_bins import (
     BINS,
     CHAINS,
@@ -48,7 +49,7 @@ def assert_sums(tally, chains, end):
     assert tally.ends == {end: len(chains)} and not tally.interrupted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(chains_at_random(), st.sampled_from(["null", "head"]), st.integers(1, 20))
 def test_sums_are_those_of_the_chains(chains, end, batch):
     world = World()

@@ -44,7 +44,8 @@ MATRIX = [
     (BIG_ENDIAN, "2.31"),
 ]
 SECONDS = 2.0  # of this process's CPU for one heap and all its reports
-RANDOM_CASES = 150
+RANDOM_CASES, USUAL_CASES = 15, 5  # of ten heaps each, one for each machine and release
+HOLED_CASES, USUAL_HOLED = 10, 4
 
 
 class Arguments:
@@ -193,7 +194,12 @@ class Words:
         return written
 
 
-@pytest.mark.parametrize("case", range(RANDOM_CASES // 10))
+def seeds(count, usual):
+    """Return the seeds of a test: the usual run takes the first few."""
+    return [pytest.param(seed, marks=[pytest.mark.full] if seed >= usual else []) for seed in range(count)]
+
+
+@pytest.mark.parametrize("case", seeds(RANDOM_CASES, USUAL_CASES))
 def test_random_damage(case):
     for number in range(10):
         rnd = random.Random(f"{case}/{number}")
@@ -365,7 +371,7 @@ def _with_hole(region, rnd):
     ]
 
 
-@pytest.mark.parametrize("case", range(10))
+@pytest.mark.parametrize("case", seeds(HOLED_CASES, USUAL_HOLED))
 def test_absent_memory_is_never_corruption(case):
     for number in range(10):
         rnd = random.Random(f"hole {case}/{number}")
