@@ -8,11 +8,12 @@ from typing import Any, Optional
 import gdb
 from gdbext.commands.reports import CommandList, CommandRow
 
-from gdbext import __version__, catalogue
+from gdbext import catalogue
 from gdbext.bridge.commands import names
 from gdbext.bridge.commands.command import note_error
 from gdbext.errors import UsageError
 from gdbext.report import Report
+from gdbext.version import __version__
 
 
 def list_commands(session: Any, arguments: Any) -> Report:

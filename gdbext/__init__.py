@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Mapping, Optional
 
+from gdbext.version import __version__
+
 if TYPE_CHECKING:
     from gdbext.session import Session
 
-__version__ = "0.1.0"
-__all__ = ["current", "open_core"]
+__all__ = ["__version__", "current", "open_core"]
 
 
 def open_core(

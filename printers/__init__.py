@@ -10,6 +10,7 @@ import importlib
 from typing import Any, Callable, Optional, Sequence
 
 import gdb
+from gdbext.printers.tags import bare_name
 
 from gdbext.bridge import dependencies
 from gdbext.bridge.expressions import language
@@ -19,7 +20,6 @@ NAME = "gdbext"
 
 _RECORDS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
 _REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
-_KEYWORDS = ("struct ", "union ", "class ")
 
 
 class Family:
@@ -82,14 +82,6 @@ class Collection:
                     if printer is not None:
                         return printer
         return None
-
-
-def bare_name(name: str) -> str:
-    """Return a type's name without qualifiers and "struct"."""
-    for word in ("const ", "volatile ", *_KEYWORDS):
-        if name.startswith(word):
-            name = name[len(word) :]
-    return name
 
 
 _GLIBC = frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 import gdb
-from gdbext.printers import bare_name
 from gdbext.printers.guarded import Child
+from gdbext.printers.tags import bare_name
 
 from gdbext.bridge.expressions import lookup
 from gdbext.bridge.functions import shaped

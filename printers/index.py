@@ -13,7 +13,7 @@ import re
 from typing import Iterator, Optional
 
 import gdb
-from gdbext.printers import bare_name
+from gdbext.printers.tags import bare_name
 
 from gdbext.bridge import dependencies
 from gdbext.bridge.expressions import language

@@ -10,8 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 import gdb
-from gdbext.printers import bare_name, chains
+from gdbext.printers import chains
 from gdbext.printers.guarded import Child, GuardedPrinter
+from gdbext.printers.tags import bare_name
 
 from gdbext.bridge.expressions.values import find_address
 from gdbext.bridge.functions import shaped

@@ -7,10 +7,10 @@ import shutil
 import sys
 from typing import IO, Any
 
-from gdbext import __version__
 from gdbext.cli.options import Options
 from gdbext.errors import GdbextError, UsageError
 from gdbext.report import Status
+from gdbext.version import __version__
 
 _STEP = 1 << 20
 

@@ -9,13 +9,13 @@ import sys
 import traceback
 from typing import Any, Optional, Sequence
 
-from gdbext import __version__
 from gdbext.cli.failures import TimeOutError
 from gdbext.cli.help import help_text
 from gdbext.cli.options import Options, outline, parse
 from gdbext.cli.output import Output, tell
 from gdbext.errors import GdbextError
 from gdbext.report import Status
+from gdbext.version import __version__
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

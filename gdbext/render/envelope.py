@@ -14,7 +14,6 @@ from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import Any, Callable, Iterator, Optional
 
-from gdbext import __version__
 from gdbext.columns import Batch, Column, first_rows
 from gdbext.errors import GdbextError
 from gdbext.process import Identity
@@ -32,6 +31,7 @@ from gdbext.report import (
     rendered,
 )
 from gdbext.target import Target
+from gdbext.version import __version__
 
 
 def json_pieces(

@@ -4,6 +4,7 @@ Every file is parsed, so that a function's own imports count too.
 """
 
 import ast
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What each layer may import, besides itself. The leaves may be used by everybody.
 LEAVES = {
     "gdbext", "abi", "columns", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue",
-    "usage", "completion",
+    "usage", "completion", "version",
 }  # fmt: skip
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
@@ -22,8 +23,8 @@ TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
 BRIDGE = HEAP | {"structures", "analysis", "render", "session", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
-    "gdbext": set(),
     "abi": set(),
+    "version": set(),
     "errors": set(),
     "exchange": set(),
     "columns": set(),
@@ -54,7 +55,9 @@ ALLOWED = {
     "cli": MEMORY | {"cli", "_mount"},
 }
 ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
-ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "catalogue", "_mount", "bridge"}
+ALLOWED["answers"] = LEAVES | {"target", "render"}
+ALLOWED["session"] |= {"answers"}
+ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "_mount", "bridge"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
 
@@ -108,6 +111,30 @@ def test_only_the_top_imports_gdb(folder):
         if layer_of(path) not in FACING_GDB:
             assert "gdb" not in tops, path
         assert not tops & {"commands", "printers"}, f"{path}: only as gdbext.commands and gdbext.printers"
+
+
+def test_no_circle_of_files():
+    """Whatever imports another, at once or later or for its types alone, is not imported by that again."""
+    files = {name_of(path): path for path in sources()}
+    edges = {name: {found for found in map(partial(within, files), imports_of(path)) if found} - {name}
+             for name, path in files.items()}  # fmt: skip
+    while True:
+        ends = {name for name, to in edges.items() if not to}
+        if not ends:
+            break
+        edges = {name: to - ends for name, to in edges.items() if name not in ends}
+    assert not edges, "these lie in circles, or import what does"
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "gdbext" else ("gdbext", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def within(files, name):
+    """Return the file that an imported name is, or is in; None outside of ours."""
+    return next((one for one in (name, name.rpartition(".")[0]) if one in files), None)
 
 
 def test_allocators_do_not_import_each_other():

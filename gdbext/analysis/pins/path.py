@@ -10,8 +10,7 @@ import numpy as np
 from gdbext.analysis.pins.naming import Place, Places
 from gdbext.analysis.pins.refs import Wanted, find_wanted, what_text
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.mark import states_by_roots
-from gdbext.analysis.reach.model import REGISTER, ROOT_KINDS, STACK, STATE_NAMES, Marked, RootHits
+from gdbext.analysis.reach.model import REGISTER, ROOT_KINDS, STACK, STATE_NAMES, Marked, RootHits, states_by_roots
 from gdbext.analysis.reach.reporting import report_on_reach
 from gdbext.errors import GdbextError
 from gdbext.heap.model import U8, U32, U64, Mask

@@ -8,7 +8,7 @@ from typing import Optional, Sequence, Tuple
 import numpy as np
 
 from gdbext.analysis.reach.headers import offsets_of
-from gdbext.analysis.reach.model import Marked
+from gdbext.analysis.reach.model import Marked, states_by_roots
 from gdbext.heap.model import U8, U64, Heap, Mask
 from gdbext.kernels import NOT_REACHED, BlockIndex, Edges, PointerRules, block_edges, follow_words
 from gdbext.memory.intervals import I64
@@ -83,8 +83,6 @@ class Reach:
     @cached_property
     def roots(self) -> U8:
         """What roots alone say of each row: REACHED where one points at its beginning, MAYBE_REACHED into it."""
-        from gdbext.analysis.reach.mark import states_by_roots
-
         return states_by_roots(len(self), self.marked.hits)
 
     def meaning(self, word: int, place: int, index: Optional[BlockIndex] = None) -> Tuple[int, bool]:

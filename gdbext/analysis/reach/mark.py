@@ -11,13 +11,21 @@ from gdbext.analysis.blocks.summary import require_heaps
 from gdbext.analysis.reach.code import scan_code
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of, with_headers
-from gdbext.analysis.reach.model import STACK, LiveBlocks, Marked, Missing, Reading, RootHits, RootRange, Roots
+from gdbext.analysis.reach.model import (
+    STACK,
+    LiveBlocks,
+    Marked,
+    Missing,
+    Reading,
+    RootHits,
+    RootRange,
+    Roots,
+    states_by_roots,
+)
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
-from gdbext.heap.model import U8, U64, USED_STATES, Heap
+from gdbext.heap.model import U64, USED_STATES, Heap
 from gdbext.kernels import (
-    MAYBE_REACHED,
-    NOT_REACHED,
     REACHED,
     BlockIndex,
     Hits,
@@ -164,20 +172,6 @@ def _hits(
 def _joined(one: Hits, other: Hits) -> Hits:
     place, row = np.concatenate((one.place, other.place)), np.concatenate((one.row, other.row))
     return Hits(place, row, np.concatenate((one.interior, other.interior)))
-
-
-def states_by_roots(count: int, hits: RootHits) -> U8:
-    """Return what roots alone say of each of ``count`` rows."""
-    states = np.full(count, NOT_REACHED, np.uint8)
-    states[hits.memory.row[hits.memory.interior]] = MAYBE_REACHED
-    for _, row, interior in hits.words:
-        if interior:
-            states[row] = MAYBE_REACHED
-    states[hits.memory.row[~hits.memory.interior]] = REACHED
-    for _, row, interior in hits.words:
-        if not interior:
-            states[row] = REACHED
-    return states
 
 
 def _root_spans(target: Target, ranges: Sequence[RootRange]) -> Tuple[List[Span], List[Missing]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
+import numpy as np
+
 from gdbext.analysis.reach.headers import Headers
 from gdbext.heap.model import U8, U32
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, Span
@@ -157,3 +159,17 @@ class Marked:
     problems: Sequence[Problem] = ()
     complete: bool = True
     headers: Optional[Headers] = None
+
+
+def states_by_roots(count: int, hits: RootHits) -> U8:
+    """Return what roots alone say of each of ``count`` rows."""
+    states = np.full(count, NOT_REACHED, np.uint8)
+    states[hits.memory.row[hits.memory.interior]] = MAYBE_REACHED
+    for _, row, interior in hits.words:
+        if interior:
+            states[row] = MAYBE_REACHED
+    states[hits.memory.row[~hits.memory.interior]] = REACHED
+    for _, row, interior in hits.words:
+        if not interior:
+            states[row] = REACHED
+    return states

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FOR_HELP = {
     "gdbext", "gdbext.arguments", "gdbext.catalogue", "gdbext.cli", "gdbext.cli.failures", "gdbext.cli.help",
     "gdbext.cli.options", "gdbext.cli.output", "gdbext.cli.program", "gdbext.errors", "gdbext.exchange",
-    "gdbext.columns", "gdbext.report", "gdbext.usage",
+    "gdbext.columns", "gdbext.report", "gdbext.usage", "gdbext.version",
 }  # fmt: skip
 FOR_GDB = FOR_HELP | {
     "gdbext.abi", "gdbext.cli.answer", "gdbext.cli.corefile", "gdbext.cli.executable", "gdbext.cli.gdbrun",
