@@ -465,7 +465,10 @@ set_up_venv() {
     python=$(system_python)
     PIP=("$ROOT/.venv/bin/python" -m pip)
     "${PIP[@]}" --version >/dev/null 2>&1 || make_venv "$python" -m venv
-    pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt" && return
+    if pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt"; then
+        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, pandas and matplotlib: tests that need them skip"
+        return
+    fi
     say "pip did not get the test tools ($(pip_complaint)); using the distribution's"
     install_packages python3-{numpy,tabulate,tomli,pytest,hypothesis,pytest-xdist} ||
         fail "no test tools; let pip reach its registry, or install requirements/dev.txt some other way"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-u
     from gdbext.analysis.types.model import BlockTypes
     from gdbext.analysis.types.shaped import ShapedTable
     from gdbext.arguments import Arguments
+    from gdbext.catalogue import CommandSpec
     from gdbext.debuginfo import RootNames, Stacks, Types
     from gdbext.heap.model import Heap
     from gdbext.layout.types import Located
@@ -252,11 +253,7 @@ class Session:
         spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
         if spec is None:
             raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
-        arguments = parse(line[len(spec.name) :], spec.all_options, spec.positional)
-        function = _find_function(spec.run)
-        if function is None or spec.raw:
-            raise UsageError(f"{spec.name} is for gdb alone")
-        return self._answer(spec.schema, lambda: function(self, arguments))
+        return self._run(spec, parse(line[len(spec.name) :], spec.all_options, spec.positional))
 
     def triage(self, leaks: bool = False) -> Answer:
         """Return what is wrong, worst first, and the memory by owner: a :class:`gdbext.analysis.page.Triage`.
@@ -282,9 +279,13 @@ class Session:
         :raises UsageError: one of them is wrong.
         :raises NoHeapError: there is no heap.
         """
-        quoted = where.replace("\\", "\\\\").replace("'", "\\'")
-        asked = f" --where '{quoted}'" if where else ""
-        return Table(self.run(f"blocks list --columns {columns}{asked}").data.blocks)
+        from gdbext.arguments import parse_words
+        from gdbext.catalogue import find_command
+
+        spec = find_command("blocks list")
+        assert spec is not None
+        words = ["--columns", columns, *(["--where", where] if where else [])]
+        return Table(self._run(spec, parse_words(words, spec.all_options, spec.positional)).data.blocks)
 
     def stop(self) -> None:
         """End what runs in another thread, within 0.2 s: its answer is incomplete, or a :class:`StoppedError`."""
@@ -311,20 +312,23 @@ class Session:
         if self.stopped.is_set():
             raise KeyboardInterrupt
 
-    def _answer(self, schema: str, work: Callable[[], Report]) -> Answer:
+    def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
         from gdbext.analysis.missing import explained, with_target
 
+        function = _find_function(spec.run)
+        if function is None or spec.raw:
+            raise UsageError(f"{spec.name} is for gdb alone")
         self.stopped.clear()
         try:
             with checked(self.check):
-                report = work()
+                report = function(self, arguments)
         except NoHeapError as error:
             raise explained(error, self.target) from None
         except KeyboardInterrupt:
             if not self.stopped.is_set():
                 raise
             raise StoppedError("stopped") from None
-        return Answer(report if self._target is None else with_target(report, self._target), schema, self._target)
+        return Answer(report if self._target is None else with_target(report, self._target), spec.schema, self._target)
 
 
 class _Stoppable:

@@ -1,0 +1,220 @@
+"""The library: the figures of gdb without gdb, sessions that leave nothing behind, and the examples of its page."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import gdbext
+from gdbext.answers import Answer
+from gdbext.errors import BadCoreError, NoTargetError, StoppedError, UsageError
+from tests.gdb.answers import ask
+from tests.support.boards import Board
+from tests.support.cache import CHECKOUT
+from tests.support.glibcs import MATRIX, Unavailable
+
+SYSTEM = Board("core", "debug", "system")
+# What says by which name something was found, and is another without one.
+NAMES = ("evidence", "missing", "type", "types", "by_type", "contents", "roots", "died", "death", "ledger", "lock_name")
+SAME = ("rss", "glibc arenas", "glibc check", "blocks summary", "blocks leaks --list --possible")
+
+
+@pytest.fixture
+def staged(stages):
+    def on(program, *arguments, glibc="system"):
+        try:
+            return stages.get(Board("core", "debug", glibc), program, arguments)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+
+    return on
+
+
+def without_names(value):
+    """A document without what only a debugger knows."""
+    if isinstance(value, dict):
+        return {key: without_names(item) for key, item in value.items() if key not in NAMES}
+    return [without_names(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("program", ("leaks", "arena_proliferation"))
+@pytest.mark.parametrize("glibc", MATRIX)
+def test_figures_are_those_of_gdb(staged, glibc, program):
+    here = staged(program, glibc=glibc)
+    answers = ask(here, *SAME, "triage")
+    with gdbext.open_core(str(here.core)) as session:
+        for line, theirs in zip(SAME, answers):
+            assert without_names(session.run(line).to_dict()["data"]) == without_names(theirs["data"]), line
+        page = session.triage()
+    assert page.to_dict()["data"]["heaps"] == answers[-1]["data"]["heaps"]
+    ours = [(one.kind, one.bytes) for one in page.findings]
+    assert ours == [(one["kind"], one["bytes"]) for one in answers[-1]["data"]["findings"]]
+    assert not page.complete and "tables and types by name (no debugger)" in str(page).splitlines()[1]
+
+
+def test_a_plain_python_prints_the_page(staged):
+    code = f"import gdbext; print(gdbext.open_core({str(staged('leaks').core)!r}).triage())"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("leaks · pid ") and "glibc in use" in ran.stdout and ran.stderr == ""
+    lazy = "import sys, gdbext; assert not {'numpy', 'gdb', 'gdbext.session'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", lazy], cwd=CHECKOUT, check=True)
+
+
+def test_many_sessions_leave_nothing_behind(staged):
+    core = str(staged("leaks").core)
+
+    def once():
+        with gdbext.open_core(core) as session:
+            assert session.leaks().data.totals.leaked_blocks and session.triage().data.heaps
+
+    once()
+    gc.collect()
+    before = held()
+    for _ in range(100):
+        once()
+    gc.collect()
+    assert held() == before
+
+
+def held():
+    """Files, mappings of files, and threads of this process."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return len(os.listdir("/proc/self/fd")), sum("gdbext-stage" in line for line in maps), threading.active_count()
+
+
+def test_two_sessions_in_two_threads(staged):
+    cores = [str(staged(name).core) for name in ("leaks", "arena_proliferation")]
+    alone = [totals(core) for core in cores]
+    found = [[], []]
+
+    def work(at):
+        for _ in range(5):
+            found[at].append(totals(cores[at]))
+
+    workers = [threading.Thread(target=work, args=(at,)) for at in (0, 1)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [[alone[0]] * 5, [alone[1]] * 5]
+
+
+def totals(core):
+    with gdbext.open_core(core) as session:
+        return session.leaks().data.totals
+
+
+def test_stop_ends_what_runs_in_another_thread_and_nothing_else(staged):
+    core = str(staged("million_chunks").core)
+    with gdbext.open_core(core) as session, gdbext.open_core(core) as other:
+        ended = []
+        worker = threading.Thread(target=lambda: ended.append(outcome(session)))
+        worker.start()
+        time.sleep(0.1)
+        session.stop()
+        worker.join(30)
+        assert ended == ["stopped"]
+        assert other.run("blocks summary").complete and session.run("blocks summary").complete
+
+
+def outcome(session):
+    """What becomes of so much work that it is stopped in the midst of it."""
+    for _ in range(1000):
+        try:
+            if not session.run("blocks types").complete:
+                return "stopped"
+        except StoppedError:
+            return "stopped"
+        session._reach.clear()
+    return "ended"
+
+
+def test_what_is_wrong_is_an_error_with_a_hint(staged, tmp_path):
+    with pytest.raises(BadCoreError):
+        gdbext.open_core(str(tmp_path / "nothing"))
+    core = str(staged("leaks").core)
+    with pytest.raises(UsageError, match="no setting 'most'"):
+        gdbext.open_core(core, settings={"most": 1})
+    session = gdbext.open_core(core, settings={"leak-search-blocks": 1})
+    page = session.triage()
+    assert isinstance(page, Answer)
+    assert any("set gx leak-search-blocks is 1" in one.message for one in page.evidence)
+    for line, message in (("xyzzy", "no command"), ("breakpoints list", "gdb alone"), ("blocks list --lmit", "--lmit")):
+        with pytest.raises(UsageError, match=message):
+            session.run(line)
+    with pytest.raises(UsageError, match="without a debugger; give an address"):
+        session.run("blocks at main_arena")
+    session.close()
+    with pytest.raises(NoTargetError, match="closed"):
+        session.triage()
+
+
+def test_blocks_are_a_table(staged):
+    here = staged("leaks")
+    named = {one["name"]: int(one["address"], 16) for one in here.truth.details["blocks"]}
+    with gdbext.open_core(str(here.core)) as session:
+        table = session.blocks(where="reach == leaked", columns="address,size")
+        rows = list(table)
+        assert len(table) == len(rows) and named["plain large"] in {row.address for row in rows}
+        (batch,) = table.batches()
+        assert list(batch["size"].cells()) == [row.size for row in rows]
+        assert list(session.blocks(where="type ~ 'no such'", columns="address")) == []
+
+
+# ---- the page's examples ----
+
+
+def examples():
+    page = (CHECKOUT / "docs" / "library.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def require(*modules):
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+
+
+def run_example(number, here, folder):
+    (folder / "core").symlink_to(here.core)
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-c", examples()[number]]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_first_example(staged, tmp_path):
+    assert run_example(0, staged("leaks"), tmp_path).startswith("leaks · pid ")
+
+
+def test_what_leaked_as_a_dataframe(staged, tmp_path):
+    require("pyarrow", "pandas")
+    here = staged("leaks")
+    leaked = [one for one in here.truth.details["blocks"] if one["state"] == "leaked"]
+    said = run_example(1, here, tmp_path)
+    assert f"{len(leaked)} blocks, {sum(one['usable'] for one in leaked)} bytes" in said
+
+
+def test_bins_as_a_plot(staged, tmp_path, monkeypatch):
+    require("matplotlib")
+    here = staged("hash_tables", "--entries", "1500", "--bins", "64")
+    script = tmp_path / "bins.py"
+    places = [path for path in sys.path if path.endswith("site-packages")]
+    example = examples()[2].replace("bins.png", str(tmp_path / "bins.png"))
+    script.write_text(f"import sys; sys.path += {places!r}\n{example}")
+    output = here.text(f"source {script}")
+    assert (tmp_path / "bins.png").exists(), output
+    assert (tmp_path / "bins.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_finding_of_ones_own(staged, tmp_path):
+    said = run_example(3, staged("arena_proliferation"), tmp_path)
+    assert re.search(r"^\d+ blocks of \d+ bytes, each with one owner, are \d+% of what is held so$", said, re.MULTILINE)
