@@ -5,37 +5,38 @@ from __future__ import annotations
 import re
 from typing import Any, Optional, Tuple
 
-from gdbext.analysis import blocks, listing, place
-from gdbext.analysis.dump import USUAL
-from gdbext.analysis.livefacts import Live, count_references
-from gdbext.analysis.querycolumns import Needs
-from gdbext.bridge.reaching import read_known, read_reach
+from gdbext.commands.reachability import read_known, read_reach
+
+from gdbext.analysis.blocks import listing, place, summary
+from gdbext.analysis.blocks.dump import USUAL
+from gdbext.analysis.blocks.livefacts import Live, count_references
+from gdbext.analysis.blocks.querycolumns import Needs
 from gdbext.errors import UsageError
 from gdbext.report import Report
 
 _RANGE = re.compile(r"\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*")
 
 
-def summarise(context: Any, arguments: Any) -> Report:
+def summarise(session: Any, arguments: Any) -> Report:
     """Return all blocks by state, arena and size."""
-    return blocks.summary(context.heaps(), arguments.flag("exact"))
+    return summary.summary(session.heaps(), arguments.flag("exact"))
 
 
-def list_blocks(context: Any, arguments: Any) -> Report:
+def list_blocks(session: Any, arguments: Any) -> Report:
     """Return the blocks that pass the filters."""
-    filters = read_filters(context, arguments)
+    filters = read_filters(session, arguments)
     manner = read_manner(arguments)
     needs = listing.needs_of(filters, manner)
     if not needs.reach:
-        return listing.listing(context.heaps(), filters, manner)
-    live = read_live(context, arguments, needs)
+        return listing.listing(session.heaps(), filters, manner)
+    live = read_live(session, arguments, needs)
     return listing.listing(live.reach.heaps, filters, manner, live)
 
 
-def read_live(context: Any, arguments: Any, needs: Needs) -> Live:
+def read_live(session: Any, arguments: Any, needs: Needs) -> Live:
     """Return what can be reached, and what else is needed of it."""
-    reach = read_reach(context, arguments)
-    types = context.block_types(reach) if needs.types else None
+    reach = read_reach(session, arguments)
+    types = session.block_types(reach) if needs.types else None
     return Live(reach, types, count_references(reach) if needs.refs else None)
 
 
@@ -52,20 +53,18 @@ def read_manner(arguments: Any) -> listing.Manner:
     )
 
 
-def describe(context: Any, arguments: Any) -> Report:
+def describe(session: Any, arguments: Any) -> Report:
     """Return what is at an address."""
-    if not arguments.expression:
-        raise UsageError("an address is missing", "blocks at ADDRESS")
-    address = context.evaluate(arguments.expression)
-    heaps = context.heaps()
+    address = session.evaluate(arguments.expression)
+    heaps = session.heaps()
     words = arguments.value("words")
-    known, notes = read_known(context, arguments, heaps)
+    known, notes = read_known(session, arguments, heaps)
     if known is not None:
         heaps = known.live.reach.heaps
-    return place.describe(heaps, context.target, address, USUAL if words is None else words, known, notes)
+    return place.describe(heaps, session.target, address, USUAL if words is None else words, known, notes)
 
 
-def read_filters(context: Any, arguments: Any) -> listing.Filters:
+def read_filters(session: Any, arguments: Any) -> listing.Filters:
     """Return what the options and the range ask for.
 
     :raises UsageError: for an unknown state, a query that cannot be understood, or what is no range.
@@ -73,10 +72,10 @@ def read_filters(context: Any, arguments: Any) -> listing.Filters:
     states, arena, where = (arguments.value(name) for name in ("state", "arena", "where"))
     start, end = read_range(arguments.expression)
     return listing.Filters(
-        blocks.states_named(states) if states is not None else None,
+        summary.states_named(states) if states is not None else None,
         arguments.value("min-size"),
         arguments.value("max-size"),
-        context.evaluate(arena) if arena is not None else None,
+        session.evaluate(arena) if arena is not None else None,
         start,
         end,
         listing.read_query(where) if where is not None else None,

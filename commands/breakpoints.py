@@ -9,9 +9,9 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import gdb
 
 from gdbext.arguments import parse_int
-from gdbext.bridge import breakpoints, functions, notes, operands
-from gdbext.bridge.breakpoints import Placed, Plan, key_of
-from gdbext.bridge.harmless import check_harmless, one_line
+from gdbext.bridge.expressions.harmless import check_harmless, one_line
+from gdbext.bridge.functions import breakpoints, functions, parameters, remembered
+from gdbext.bridge.functions.breakpoints import Placed, Plan, key_of
 from gdbext.errors import GdbextError, UsageError
 from gdbext.report import Kind, Report, column, table
 from gdbext.wording import count_text
@@ -37,7 +37,7 @@ class BreakpointList:
     breakpoints: Sequence[BreakpointRow] = table("Breakpoints")
 
 
-def breakpoints_command(context: Any, arguments: Any) -> Optional[Report]:
+def breakpoints_command(session: Any, arguments: Any) -> Optional[Report]:
     """Set, list or delete breakpoints, or print one event of theirs."""
     action, *rest = arguments.words or [""]
     if action not in _ACTIONS:
@@ -127,7 +127,7 @@ def _tell_event(arguments: Any, rest: Sequence[str]) -> None:
     number = parse_int(rest[0]) if rest else 0
     figures = []
     if arguments.value("counted"):
-        figures.append(f"hit {notes.find_count(arguments.value('counted'))}")
+        figures.append(f"hit {remembered.find_count(arguments.value('counted'))}")
     if arguments.value("stored"):
         figures += _hashes(arguments.value("stored"), arguments.value("noted") or "")
     if arguments.value("head"):
@@ -137,9 +137,9 @@ def _tell_event(arguments: Any, rest: Sequence[str]) -> None:
 
 
 def _hashes(stored: str, key: str) -> Sequence[str]:
-    noted = notes.find(key)
+    noted = remembered.find(key)
     try:
-        value = f"{operands.read_sized(operands.read_expression(stored)).number:#x}"
+        value = f"{parameters.read_sized(parameters.read_expression(stored)).number:#x}"
     except (GdbextError, gdb.error) as error:
         value = f"? ({one_line(error)})"
     return [f"stored {value}", f"computed last {noted.number:#x}" if noted else "computed last ?"]

@@ -8,74 +8,74 @@ from typing import Any, Optional, Tuple
 
 from gdbext.commands.blocks import read_range
 
-from gdbext.analysis.blocks import states_named
-from gdbext.analysis.contents import contents_hint, pointer_namer
-from gdbext.analysis.runlist import largest_runs
+from gdbext.analysis.blocks.contents import contents_hint, pointer_namer
+from gdbext.analysis.blocks.summary import states_named
+from gdbext.analysis.footprint.runlist import largest_runs
 from gdbext.errors import UsageError
-from gdbext.heap.glibc import reports
-from gdbext.heap.glibc import trim as trimming
+from gdbext.heap.glibc.report import reports
+from gdbext.heap.glibc.report import trim as trimming
 from gdbext.report import Report
 
 _RANGE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
-def arenas(context: Any, arguments: Any) -> Report:
+def arenas(session: Any, arguments: Any) -> Report:
     """Return every arena with exact sums."""
-    return reports.arenas(context.heap("glibc").detail)
+    return reports.arenas(session.heap("glibc").detail)
 
 
-def heaps(context: Any, arguments: Any) -> Report:
+def heaps(session: Any, arguments: Any) -> Report:
     """Return every stretch that an arena took from the system."""
-    return reports.heaps(context.heap("glibc").detail)
+    return reports.heaps(session.heap("glibc").detail)
 
 
-def chunks(context: Any, arguments: Any) -> Report:
+def chunks(session: Any, arguments: Any) -> Report:
     """Return the chunks that pass the filters."""
     states = arguments.value("state")
     chosen = None if states is None else tuple(states_named(states))
     sizes = (arguments.value("min-size"), arguments.value("max-size"))
-    arena, span = _place(context, arguments.expression)
-    return reports.chunks(context.heap("glibc").detail, reports.ChunkFilter(chosen, sizes, arena, span))
+    arena, span = _place(session, arguments.expression)
+    return reports.chunks(session.heap("glibc").detail, reports.ChunkFilter(chosen, sizes, arena, span))
 
 
-def _place(context: Any, text: str) -> Tuple[Optional[int], Optional[Tuple[int, int]]]:
+def _place(session: Any, text: str) -> Tuple[Optional[int], Optional[Tuple[int, int]]]:
     """Return the arena, or the range, that the expression names."""
     if not text:
         return None, None
     if _RANGE.fullmatch(text) is None:
-        return context.evaluate(text), None
+        return session.evaluate(text), None
     start, end = read_range(text)
     return None, (start or 0, end or 0)
 
 
-def bins(context: Any, arguments: Any) -> Report:
+def bins(session: Any, arguments: Any) -> Report:
     """Return every free list that holds something."""
-    arena = context.evaluate(arguments.expression) if arguments.expression else None
-    return reports.bins(context.heap("glibc").detail, arena)
+    arena = session.evaluate(arguments.expression) if arguments.expression else None
+    return reports.bins(session.heap("glibc").detail, arena)
 
 
-def tcache(context: Any, arguments: Any) -> Report:
+def tcache(session: Any, arguments: Any) -> Report:
     """Return every thread's cache, or one."""
     number = arguments.value("thread")
-    if number is not None and context.target.find_thread(number) is None:
+    if number is not None and session.target.find_thread(number) is None:
         raise UsageError(f"no thread {number}", "`info threads` lists them")
-    return reports.tcache(context.heap("glibc").detail, number)
+    return reports.tcache(session.heap("glibc").detail, number)
 
 
-def mmapped(context: Any, arguments: Any) -> Report:
+def mmapped(session: Any, arguments: Any) -> Report:
     """Return the chunks that have a mapping of their own."""
-    return reports.mmapped(context.heap("glibc").detail)
+    return reports.mmapped(session.heap("glibc").detail)
 
 
-def check(context: Any, arguments: Any) -> Report:
+def check(session: Any, arguments: Any) -> Report:
     """Return every violated invariant."""
-    return reports.check(context.heap("glibc").detail)
+    return reports.check(session.heap("glibc").detail)
 
 
-def trim(context: Any, arguments: Any) -> Report:
+def trim(session: Any, arguments: Any) -> Report:
     """Return what could be given back, and what keeps the rest."""
-    heap, target = context.heap("glibc"), context.target
-    namer = pointer_namer(target, context.heaps())
+    heap, target = session.heap("glibc"), session.target
+    namer = pointer_namer(target, session.heaps())
     pins = tuple(_with_contents(target, pin, namer) for pin in trimming.find_pins(heap.detail))
     rows = tuple(trimming.trim_rows(heap.detail))
     total = sum(row.trimmable_bytes for row in rows)

@@ -8,9 +8,9 @@ from typing import Any, Optional, Sequence
 
 import gdb
 
-from gdbext import __version__, commands
-from gdbext.bridge import names
-from gdbext.bridge.command import note_error
+from gdbext import __version__, catalogue
+from gdbext.bridge.commands import names
+from gdbext.bridge.commands.command import note_error
 from gdbext.errors import UsageError
 from gdbext.report import Report, column, line, table
 
@@ -36,7 +36,7 @@ class CommandList:
     kernels: str = line("kernels")
 
 
-def list_commands(context: Any, arguments: Any) -> Report:
+def list_commands(session: Any, arguments: Any) -> Report:
     """Return every command with its names."""
     import numpy
 
@@ -44,7 +44,7 @@ def list_commands(context: Any, arguments: Any) -> Report:
 
     return Report(
         CommandList(
-            commands=[_row(spec) for spec in commands.COMMANDS],
+            commands=[_row(spec) for spec in catalogue.COMMANDS],
             version=__version__,
             gdb=gdb.VERSION,
             python=platform.python_version(),
@@ -54,7 +54,7 @@ def list_commands(context: Any, arguments: Any) -> Report:
     )
 
 
-def run_safely(context: Any, arguments: Any) -> Optional[Report]:
+def run_safely(session: Any, arguments: Any) -> Optional[Report]:
     """Run a command; print its error and keep it in ``$gx_error`` instead of raising it."""
     if not arguments.expression:
         raise UsageError("a command is missing", "gx safe COMMAND")

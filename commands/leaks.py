@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis import leaks
-from gdbext.bridge.reaching import find_types, read_reach
+from gdbext.commands.reachability import find_types, read_reach
+
+from gdbext.analysis.leaks import report
 from gdbext.report import Report
 
 
-def find(context: Any, arguments: Any) -> Report:
+def find(session: Any, arguments: Any) -> Report:
     """Return what leaked."""
-    reach = read_reach(context, arguments)
-    types, problems = find_types(context, reach, leaked=True)
-    return leaks.leaks(reach, types, arguments.flag("list"), arguments.flag("possible"), problems)
+    reach = read_reach(session, arguments)
+    types, problems = find_types(session, reach, leaked=True)
+    return report.leaks(reach, types, arguments.flag("list"), arguments.flag("possible"), problems)

@@ -8,49 +8,50 @@ import shutil
 import subprocess
 from typing import Any, Iterable, Iterator
 
-from gdbext.analysis.lockfindings import check_locks, find_lock_findings
-from gdbext.analysis.lockwait import Knowledge, lockwait_report
-from gdbext.analysis.stackgroups import fold, group_stacks
-from gdbext.analysis.tables import walk_structure
-from gdbext.analysis.tablesearch import Looked
-from gdbext.analysis.waitchanges import compare, read_earlier
-from gdbext.analysis.waitdot import dot_lines
-from gdbext.bridge.lockplaces import read_knowledge
+from gdbext.analysis.locks.findings import check_locks, find_lock_findings
+from gdbext.analysis.locks.knowledge import read_knowledge
+from gdbext.analysis.locks.report import Knowledge, lockwait_report
+from gdbext.analysis.locks.stackgroups import fold, group_stacks
+from gdbext.analysis.locks.waitchanges import compare, read_earlier
+from gdbext.analysis.locks.waitdot import dot_lines
+from gdbext.analysis.tables.counts import walk_structure
+from gdbext.analysis.tables.search import Looked
+from gdbext.debuginfo import Stacks
 from gdbext.errors import UsageError
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
-from gdbext.structures.locks.model import Census, Stacks
-from gdbext.structures.manner import Manner
-from gdbext.structures.resolve import open_located
+from gdbext.structures.locks.model import Census
+from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.resolve import open_located
 
 _DRAWING = 60  # seconds that graphviz may take
 
 
-def examine(context: Any, arguments: Any) -> Report:
+def examine(session: Any, arguments: Any) -> Report:
     """Return the census of the threads and their locks."""
     earlier = arguments.value("compare")
     before = None if earlier is None else read_earlier(os.path.expanduser(earlier))
-    more = list(_named_tables(context, arguments))
-    stacks = context.stacks
-    census = take_census(context.target, stacks, context.progress)
-    known = read_knowledge(context, census, stacks, more=more, heap=arguments.flag("heap"))
+    more = list(_named_tables(session, arguments))
+    stacks = session.stacks
+    census = take_census(session.target, stacks, session.progress)
+    known = read_knowledge(session, census, stacks, more=more, heap=arguments.flag("heap"))
     _write_files(arguments, census, known, stacks)
     if arguments.flag("stacks"):
         return group_stacks(census, stacks)
-    findings = find_lock_findings(census, known, context.settings)
+    findings = find_lock_findings(census, known, session.settings)
     report = lockwait_report(census, known, findings, check_locks(census, known.name_of))
     if before is None:
         return report
-    return dataclasses.replace(report, data=compare(before, report.data, context.target.identity.time))
+    return dataclasses.replace(report, data=compare(before, report.data, session.target.identity.time))
 
 
-def _named_tables(context: Any, arguments: Any) -> Iterator[Looked]:
+def _named_tables(session: Any, arguments: Any) -> Iterator[Looked]:
     """Iterate over the lists and tables that the user has named."""
     manner = Manner(shape=arguments.value("shape"))
     for expression in arguments.value("in") or ():
-        located = context.locate(expression)
-        opened = open_located(context.target, context.types, context.shapes, located, manner)
-        yield Looked(expression, opened, walk_structure(context.target, opened.structure, None, context.progress))
+        located = session.locate(expression)
+        opened = open_located(session.target, session.types, session.shapes, located, manner)
+        yield Looked(expression, opened, walk_structure(session.target, opened.structure, None, session.progress))
 
 
 def _write_files(arguments: Any, census: Census, known: Knowledge, stacks: Stacks) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis import retained
-from gdbext.analysis.reach.naming import Places
-from gdbext.bridge.reaching import find_types, read_reach
+from gdbext.commands.reachability import find_types, read_reach
+
+from gdbext.analysis.pins import retained
+from gdbext.analysis.pins.naming import Places
 from gdbext.report import Report
 
 
-def find(context: Any, arguments: Any) -> Report:
+def find(session: Any, arguments: Any) -> Report:
     """Return what only each root, block and type keeps alive."""
-    reach = read_reach(context, arguments)
-    names = context.root_names
+    reach = read_reach(session, arguments)
+    names = session.root_names
     kept = retained.find_kept(reach, names)
-    types, problems = find_types(context, reach)
+    types, problems = find_types(session, reach)
     if any(problem.kind == "interrupted" for problem in problems):
         types = None  # sums over a part of a type's blocks say nothing
     return retained.retained(reach, kept, Places(reach, names, lambda: types), arguments.value("top"), problems)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbext.analysis import ledger
-from gdbext.analysis.residency import residency_of
+from gdbext.analysis.footprint import ledger
+from gdbext.analysis.footprint.residency import residency_of
 from gdbext.report import Report
 
 
-def account(context: Any, arguments: Any) -> Report:
+def account(session: Any, arguments: Any) -> Report:
     """Return the memory ledger."""
-    known = residency_of(context.target)
-    return ledger.rss(context.target, context.heaps(), known)
+    known = residency_of(session.target)
+    return ledger.rss(session.target, session.heaps(), known)

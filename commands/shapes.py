@@ -6,30 +6,28 @@ import os
 from typing import Any, Optional, Sequence
 
 from gdbext.abi import Abi
-from gdbext.analysis import shapes
+from gdbext.analysis.tables import shapes
 from gdbext.errors import NoTargetError, UsageError
+from gdbext.layout.types import Type
 from gdbext.report import Report
-from gdbext.structures.types import Type
 
 
-def list_shapes(context: Any, arguments: Any) -> Report:
+def list_shapes(session: Any, arguments: Any) -> Report:
     """Return every shape that is known."""
-    return shapes.list_report(context.shapes)
+    return shapes.list_report(session.shapes)
 
 
-def show(context: Any, arguments: Any) -> Report:
+def show(session: Any, arguments: Any) -> Report:
     """Return one shape, and what it fits here."""
-    if not arguments.expression:
-        raise UsageError("a shape's name is missing", "gx shapes list has them")
-    return shapes.show_report(context.shapes, arguments.expression, context.types, _find_abi(context))
+    return shapes.show_report(session.shapes, arguments.expression, session.types, _find_abi(session))
 
 
-def guess(context: Any, arguments: Any) -> Report:
+def guess(session: Any, arguments: Any) -> Report:
     """Return a shape proposed for a type."""
-    return shapes.guess_report(context.shapes, _find_type(context, arguments.expression))
+    return shapes.guess_report(session.shapes, _find_type(session, arguments.expression))
 
 
-def save(context: Any, arguments: Any) -> Report:
+def save(session: Any, arguments: Any) -> Report:
     """Write a shape in offsets; a file that exists is left alone."""
     if len(arguments.words) < 2:
         raise UsageError(
@@ -37,7 +35,7 @@ def save(context: Any, arguments: Any) -> Report:
         )
     what, file = " ".join(arguments.words[:-1]), os.path.expanduser(arguments.words[-1])
     name = shapes.shape_name(file)
-    saving = shapes.find_saving(context.target, context.types, context.shapes, what, name)
+    saving = shapes.find_saving(session.target, session.types, session.shapes, what, name)
     folder = os.path.dirname(file)
     paths = [os.path.join(folder, f"{new}.toml") for new, _ in saving.files]
     for path in paths:
@@ -56,11 +54,9 @@ def _write(path: str, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _find_type(context: Any, name: str) -> Type:
-    if not name:
-        raise UsageError("a type is missing", "gx shapes guess struct table")
+def _find_type(session: Any, name: str) -> Type:
     for text in _spellings(name):
-        found: Optional[Type] = context.types.find_type(text)
+        found: Optional[Type] = session.types.find_type(text)
         if found is not None:
             return found
     raise UsageError(f"no type {name}", "structures are written with struct before the name")
@@ -71,9 +67,9 @@ def _spellings(name: str) -> Sequence[str]:
     return [name, name.rstrip("* ")] if name.rstrip().endswith("*") else [name]
 
 
-def _find_abi(context: Any) -> Optional[Abi]:
+def _find_abi(session: Any) -> Optional[Abi]:
     try:
-        abi: Abi = context.target.abi
+        abi: Abi = session.target.abi
     except NoTargetError:
         return None
     return abi

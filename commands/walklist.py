@@ -5,52 +5,52 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, List, Optional
 
-from gdbext.analysis import tables
+from gdbext.analysis.tables import counts
 from gdbext.errors import ShapeError, UsageError
+from gdbext.layout.types import Located
 from gdbext.report import Report
-from gdbext.structures.anchored import is_anchored
-from gdbext.structures.library import Library
-from gdbext.structures.manner import Manner
-from gdbext.structures.model import ListHead, TreeRoot
-from gdbext.structures.resolve import Opened, nearest_shape, open_located
-from gdbext.structures.types import Located
+from gdbext.structures.shapes.anchored import is_anchored
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.resolve import Opened, nearest_shape, open_located
+from gdbext.structures.walk.model import ListHead, TreeRoot
 
 _NEED_NODES = ("addresses", "check", "each", "where")  # options
 
 
-def walk(context: Any, arguments: Any) -> Report:
+def walk(session: Any, arguments: Any) -> Report:
     """Return the sums over a structure, or its elements as the options ask for them."""
     _check_together(arguments)
-    opened = open_expression(context, arguments, arguments.expression)
+    opened = open_expression(session, arguments, arguments.expression)
     if not any(arguments.flag(name) for name in _NEED_NODES) and arguments.value("max") is None:
-        return tables.walk_report(opened, tables.sum_structure(context.target, opened.structure, context.progress))
-    from gdbext.analysis import elements  # a sum over bins needs none of it
+        return counts.walk_report(opened, counts.sum_structure(session.target, opened.structure, session.progress))
+    from gdbext.analysis.tables import elements  # a sum over bins needs none of it
 
-    walked = walk_opened(context, opened, arguments)
+    walked = walk_opened(session, opened, arguments)
     condition, command = arguments.value("where"), arguments.value("each")
     if condition is None and command is None:
-        return _summed(context, arguments, opened, walked)
+        return _summed(session, arguments, opened, walked)
     chosen = elements.every(walked)
     if condition is not None:
-        chosen = elements.choose(walked, condition, context.elements, context.progress)
+        chosen = elements.choose(walked, condition, session.elements, session.progress)
     if arguments.flag("addresses"):
         return elements.address_report(opened, chosen)
     if command is not None:
         limit = arguments.value("limit")
         limit = elements.DEFAULT_LIMIT if limit is None else limit
-        return elements.output_report(opened, chosen, command, limit, context.elements)
-    return elements.element_report(opened, chosen, (), context.elements)
+        return elements.output_report(opened, chosen, command, limit, session.elements)
+    return elements.element_report(opened, chosen, (), session.elements)
 
 
-def _summed(context: Any, arguments: Any, opened: Opened, walked: List[tables.Walked]) -> Report:
+def _summed(session: Any, arguments: Any, opened: Opened, walked: List[counts.Walked]) -> Report:
     if arguments.flag("addresses"):
-        from gdbext.analysis import elements
+        from gdbext.analysis.tables import elements
 
         return elements.address_report(opened, elements.every(walked))
     checked = None
     if arguments.flag("check"):
-        checked = tables.check_structure(context.target, walked)
-    return tables.walk_report(opened, walked, checked)
+        checked = counts.check_structure(session.target, walked)
+    return counts.walk_report(opened, walked, checked)
 
 
 def _check_together(arguments: Any) -> None:
@@ -62,39 +62,39 @@ def _check_together(arguments: Any) -> None:
         raise UsageError("--addresses and --each exclude each other", "leave one away")
 
 
-def count(context: Any, arguments: Any) -> Report:
+def count(session: Any, arguments: Any) -> Report:
     """Return how many entries a list has, and why it ended."""
-    opened, walked = _walk_list(context, arguments, "listcount")
-    return tables.count_report(opened, walked)
+    opened, walked = _walk_list(session, arguments, "listcount")
+    return counts.count_report(opened, walked)
 
 
-def show(context: Any, arguments: Any) -> Report:
+def show(session: Any, arguments: Any) -> Report:
     """Return the elements of a list with their members."""
-    from gdbext.analysis import elements
+    from gdbext.analysis.tables import elements
 
     names = [part.strip() for given in arguments.value("field") or () for part in _parts(given)]
-    opened, walked = _walk_list(context, arguments, "listprint")
-    return elements.element_report(opened, elements.every([walked]), names, context.elements)
+    opened, walked = _walk_list(session, arguments, "listprint")
+    return elements.element_report(opened, elements.every([walked]), names, session.elements)
 
 
-def _walk_list(context: Any, arguments: Any, command: str) -> "tuple[Opened, tables.Walked]":
+def _walk_list(session: Any, arguments: Any, command: str) -> "tuple[Opened, counts.Walked]":
     words = arguments.words
     if len(words) != 2:
         given = f"got {len(words)}" if words else "got none"
         raise UsageError(f"two words are needed, {given}", f"{command} HEAD NEXT; quote a word that has spaces")
-    opened = open_expression(context, arguments, words[0], words[1])
+    opened = open_expression(session, arguments, words[0], words[1])
     if not isinstance(opened.structure, (ListHead, TreeRoot)):
         raise UsageError(f"{words[0]} is no list: {opened.described}", "walklist walks tables")
-    opened = _find_head(context, arguments, words[0], opened) or opened
-    return opened, walk_opened(context, opened, arguments)[0]
+    opened = _find_head(session, arguments, words[0], opened) or opened
+    return opened, walk_opened(session, opened, arguments)[0]
 
 
-def _find_head(context: Any, arguments: Any, expression: str, by_link: Opened) -> Optional[Opened]:
+def _find_head(session: Any, arguments: Any, expression: str, by_link: Opened) -> Optional[Opened]:
     """Return the same list as a shape knows it by its head (a ``list_head`` is no element), or None."""
-    if context.locate(expression).value is not None or arguments.value("end") is not None:
+    if session.locate(expression).value is not None or arguments.value("end") is not None:
         return None  # a pointer leads to the first node
     try:
-        opened = open_expression(context, arguments, expression)
+        opened = open_expression(session, arguments, expression)
     except (UsageError, ShapeError):
         return None
     ours, theirs = opened.structure, by_link.structure
@@ -103,15 +103,15 @@ def _find_head(context: Any, arguments: Any, expression: str, by_link: Opened) -
     return opened if ours.node.links.next == theirs.node.links.next else None
 
 
-def open_expression(context: Any, arguments: Any, expression: str, link: Optional[str] = None) -> Opened:
+def open_expression(session: Any, arguments: Any, expression: str, link: Optional[str] = None) -> Opened:
     """Return what an expression leads to, as the options say.
 
     :param link: the member that leads on, where it is no option.
     :raises UsageError: when the expression is missing, has no value, or nothing says what it is.
     """
-    manner, shapes = read_manner(context, arguments, link), context.shapes
-    located = context.locate(expression) if expression else _locate_by_shape(shapes, manner.shape)
-    opened = open_located(context.target, context.types, shapes, located, manner)
+    manner, shapes = read_manner(session, arguments, link), session.shapes
+    located = session.locate(expression) if expression else _locate_by_shape(shapes, manner.shape)
+    opened = open_located(session.target, session.types, shapes, located, manner)
     return replace(opened, problems=(*shapes.problems, *opened.problems))
 
 
@@ -126,17 +126,17 @@ def _locate_by_shape(shapes: Library, name: Optional[str]) -> Located:
     return Located(shape.name, None, None, 0)
 
 
-def walk_opened(context: Any, opened: Opened, arguments: Any) -> List[tables.Walked]:
+def walk_opened(session: Any, opened: Opened, arguments: Any) -> List[counts.Walked]:
     """Walk all of it, each chain up to ``--max``."""
-    return tables.walk_structure(context.target, opened.structure, arguments.value("max"), context.progress)
+    return counts.walk_structure(session.target, opened.structure, arguments.value("max"), session.progress)
 
 
-def read_manner(context: Any, arguments: Any, link: Optional[str] = None) -> Manner:
+def read_manner(session: Any, arguments: Any, link: Optional[str] = None) -> Manner:
     """Return what the options say about a structure."""
 
     def number(name: str) -> Optional[int]:
         text = arguments.value(name)
-        return None if text is None else int(context.evaluate(text))
+        return None if text is None else int(session.evaluate(text))
 
     return Manner(
         shape=arguments.value("shape"),
@@ -148,16 +148,16 @@ def read_manner(context: Any, arguments: Any, link: Optional[str] = None) -> Man
         raw=arguments.flag("raw"),
         mask=number("mask") or 0,
         mangled=True if arguments.flag("mangled") else None,
-        end=_read_end(context, arguments.value("end")),
+        end=_read_end(session, arguments.value("end")),
         hash=arguments.value("hash"),
         key=arguments.value("key"),
         prev=arguments.value("prev"),
     )
 
 
-def _read_end(context: Any, text: Optional[str]) -> Optional[str]:
+def _read_end(session: Any, text: Optional[str]) -> Optional[str]:
     """Return a word as it is, and an expression as its value."""
-    return text if text in (None, "null", "head") else str(context.evaluate(text))
+    return text if text in (None, "null", "head") else str(session.evaluate(text))
 
 
 def _parts(text: str) -> List[str]:

@@ -1,16 +1,19 @@
-"""The command-line grammar: text and a table of options in, values out. No gdb in it.
+"""The command-line grammar: text or words and a table of options in, values out. No gdb in it.
 
 Options are whole words that start with ``--``, or a declared short form such as ``-h``. They stand before
 or after the expression; what remains is the expression, its spaces and quotes kept as typed. A word
 inside quotes or brackets is never an option, and nothing after a lone ``--`` is. ``--json`` takes a file
 only as ``--json=FILE``: a following word always belongs to the expression.
+
+A line typed in gdb is text, with quotes around what holds spaces; a shell hands over words, whose quotes it has
+taken off. Only the splitting differs.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from gdbext.errors import UsageError
 
@@ -37,6 +40,9 @@ class Option:
     :param words: how many words its value has; with more than one the value is a tuple. A word such as
         ``struct`` and the one after it count as one.
     :param many: it may be given again; the value is the tuple of all.
+    :param values: the words that a text may hold, separated by commas; for completion.
+    :param names: what a text names, for completion: ``file``, ``folder``, ``program``, ``process``, ``shape``,
+        ``arena``, ``expression``, ``command`` (of gdb).
     """
 
     name: str
@@ -48,6 +54,8 @@ class Option:
     short: str = ""
     words: int = 1
     many: bool = False
+    values: Sequence[str] = ()
+    names: str = ""
 
     @property
     def usage(self) -> str:
@@ -105,24 +113,16 @@ def parse(text: str, options: Sequence[Option], positional: str = "expression") 
         nothing but a leading ``-h`` or ``--help`` is an option.
     :raises UsageError: for an unknown option, a bad value, or a rest where none is taken.
     """
-    known = {option.name: option for option in options}
-    if positional == "raw":
-        return _parse_raw(text, known)
-    given: dict[str, Any] = {}
-    rest: list[tuple[int, int]] = []
-    words = _split(text)
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word.bare and word.text == "--":
-            rest.extend((later.start, later.end) for later in words[at + 1 :])
-            break
-        if not _is_option(word, known, positional):
-            rest.append((word.start, word.end))
-            at += 1
-            continue
-        at += _take(words, at, known, given)
-    return _finish(text, rest, known, given, positional)
+    scan = _Scan(_split(text), options, positional, _unquote)
+    places = [(word.start, word.end) for word in scan.rest]
+    expression = text.strip() if scan.is_raw else "".join(_gather(text, places)).strip()
+    return scan.finish(expression)
+
+
+def parse_words(words: Sequence[str], options: Sequence[Option], positional: str = "expression") -> Arguments:
+    """Take apart what a shell hands over, each word as it is; parameters and errors as :func:`parse`."""
+    scan = _Scan([_Word(0, 0, word, True) for word in words], options, positional, str)
+    return scan.finish(" ".join(word.text for word in scan.rest).strip())
 
 
 def find_json(text: str) -> Union[bool, str]:
@@ -178,36 +178,90 @@ def nearest(word: str, known: Sequence[str]) -> Optional[str]:
     return next(iter(starting + close), None)
 
 
-def _is_option(word: _Word, known: Mapping[str, Option], positional: str) -> bool:
-    if not word.bare:
-        return False
-    if re.match(r"--[A-Za-z]", word.text) or _find_short(word.text, known):
-        return True
-    # Only an expression may start with a minus that is not an option's.
-    return positional != "expression" and re.match(r"-[A-Za-z]", word.text) is not None
+class _Scan:
+    """Options and rest of a line's words.
 
+    :param value_of: returns the value that a word is written for: without its quotes, where it has some.
+    """
 
-def _take(words: Sequence[_Word], at: int, known: Mapping[str, Option], given: dict[str, Any]) -> int:
-    """Record the option at ``words[at]``; return how many words it took."""
-    name, equals, inline = words[at].text.partition("=")
-    option = _find_option(name, known)
-    label = f"--{option.name}"
-    if option.kind == "flag":
-        if equals:
+    def __init__(
+        self, words: Sequence[_Word], options: Sequence[Option], positional: str, value_of: Callable[[str], str]
+    ) -> None:
+        self._known = {option.name: option for option in options}
+        self._positional = positional
+        self._value_of = value_of
+        self._given: dict[str, Any] = {}
+        self.rest: list[_Word] = []
+        if positional == "raw":
+            self._read_raw(words)
+        else:
+            self._read(words)
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the whole line is the expression."""
+        return self._positional == "raw" and "help" not in self._given
+
+    def finish(self, expression: str) -> Arguments:
+        """Return what was read.
+
+        :param expression: the raw text of the rest.
+        :raises UsageError: where none is taken.
+        """
+        if expression and self._positional == "none" and "help" not in self._given:
+            raise UsageError(f"takes no argument, got {expression!r}", "-h shows how it is written")
+        return Arguments(self._known, self._given, expression, [self._value_of(word.text) for word in self.rest])
+
+    def _read_raw(self, words: Sequence[_Word]) -> None:
+        if words and words[0].text in ("-h", "--help"):
+            self._given["help"] = True
+        else:
+            self.rest = list(words)
+
+    def _read(self, words: Sequence[_Word]) -> None:
+        at = 0
+        while at < len(words):
+            if words[at].text == "--":
+                self.rest.extend(words[at + 1 :])
+                return
+            if self._is_option(words[at]):
+                at += self._take(words, at)
+            else:
+                self.rest.append(words[at])
+                at += 1
+
+    def _is_option(self, word: _Word) -> bool:
+        if not word.bare:
+            return False
+        if re.match(r"--[A-Za-z]", word.text) or _find_short(word.text, self._known):
+            return True
+        # Only an expression may start with a minus that is not an option's.
+        return self._positional != "expression" and re.match(r"-[A-Za-z]", word.text) is not None
+
+    def _take(self, words: Sequence[_Word], at: int) -> int:
+        """Record the option at ``words[at]``; return how many words it took."""
+        name, equals, inline = words[at].text.partition("=")
+        option = _find_option(name, self._known)
+        if option.kind in ("flag", "file"):
+            self._given[option.name] = self._lone_value(option, self._value_of(inline) if equals else None)
+            return 1
+        following = [] if equals else [word.text for word in words[at + 1 :]]
+        taken, values = (0, [inline]) if equals else _values(option.words, following)
+        if len(values) < option.words:
+            raise UsageError(f"--{option.name} needs {_number(option.words)}", f"write {option.usage}")
+        _record(option, [_convert(option, self._value_of(value)) for value in values], self._given)
+        return 1 + taken
+
+    def _lone_value(self, option: Option, inline: Optional[str]) -> Union[bool, str, None]:
+        """Return the value of an option that takes no further word."""
+        label = f"--{option.name}"
+        if option.kind == "file":
+            if inline == "":
+                raise UsageError(f"{label}= names no file", f"write {label} or {label}=FILE")
+            return inline
+        if inline is not None:
             raise UsageError(f"{label} takes no value")
-        given[option.name] = True
-        return 1
-    if option.kind == "file":
-        if equals and not _unquote(inline):
-            raise UsageError(f"{label}= names no file", f"write {label} or {label}=FILE")
-        given[option.name] = _unquote(inline) if equals else None
-        return 1
-    following = [] if equals else [word.text for word in words[at + 1 :]]
-    taken, values = (0, [inline]) if equals else _values(option.words, following)
-    if len(values) < option.words:
-        raise UsageError(f"{label} needs {_number(option.words)}", f"write {option.usage}")
-    _record(option, [_convert(option, _unquote(value)) for value in values], given)
-    return 1 + taken
+        return True
 
 
 def _values(wanted: int, words: Sequence[str]) -> tuple[int, Sequence[str]]:
@@ -261,20 +315,6 @@ def _convert(option: Option, text: str) -> Any:
     return text
 
 
-def _finish(
-    text: str,
-    rest: Sequence[tuple[int, int]],
-    known: Mapping[str, Option],
-    given: Mapping[str, Any],
-    positional: str,
-) -> Arguments:
-    expression = "".join(_gather(text, rest)).strip()
-    if expression and positional == "none" and "help" not in given:
-        raise UsageError(f"takes no argument, got {expression!r}", "-h shows how it is written")
-    words = [_unquote(text[start:end]) for start, end in rest]
-    return Arguments(known, given, expression, words)
-
-
 def _gather(text: str, rest: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Iterate over the raw pieces, the space between neighbours kept, a space where options stood."""
     previous = None
@@ -284,13 +324,6 @@ def _gather(text: str, rest: Sequence[tuple[int, int]]) -> Iterator[str]:
             yield between if between.isspace() else " "
         yield text[start:end]
         previous = end
-
-
-def _parse_raw(text: str, known: Mapping[str, Option]) -> Arguments:
-    rest = text.strip()
-    if rest.split(None, 1)[:1] in (["-h"], ["--help"]):
-        return Arguments(known, {"help": True})
-    return Arguments(known, {}, rest, [_unquote(word.text) for word in _split(rest)])
 
 
 def _split(text: str) -> list[_Word]:

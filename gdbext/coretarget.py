@@ -13,7 +13,8 @@ from gdbext.memory.corenotes import AT_ENTRY, AT_EXECFN, AT_PHDR, CoreThread
 from gdbext.memory.elf import Image, find_image
 from gdbext.memory.elfcore import ElfCore
 from gdbext.memory.hostfiles import FindFile
-from gdbext.target import Identity, Module, Target, Thread
+from gdbext.process import Identity, Module, Thread
+from gdbext.target import Target
 
 
 def read_core_target(

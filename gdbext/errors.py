@@ -50,6 +50,12 @@ class TooLargeError(GdbextError):
     kind = "too-large"
 
 
+class StoppedError(GdbextError):
+    """The user, another thread or the time budget stopped something before there was an answer."""
+
+    kind = "interrupted"
+
+
 class BadCoreError(GdbextError):
     """A file is not a core, or not one that can be read."""
 

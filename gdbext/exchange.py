@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
-from typing import Any, Mapping, Optional
+from dataclasses import asdict, dataclass, field
+from typing import Any, Mapping, Optional, Sequence
 
 SCHEMA_VERSION = 2
 
@@ -21,7 +21,9 @@ class Question:
     """One command over one target.
 
     :param command: its name, "blocks leaks".
-    :param rest: its options and arguments, as one types them in gdb.
+    :param options: those given, by name, each with its value.
+    :param expression: the text besides the options.
+    :param words: the same, word by word.
     :param json: whether the answer is JSON, and not text.
     :param core: the core as the user has named it, whatever file gdb has open.
     :param pid: a process to attach to, and to let go.
@@ -30,18 +32,14 @@ class Question:
     """
 
     command: str
-    rest: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    expression: str = ""
+    words: Sequence[str] = ()
     json: bool = False
     core: Optional[str] = None
     pid: Optional[int] = None
     width: int = 100
     color: bool = False
-
-    @property
-    def schema(self) -> str:
-        """Name and version of the JSON, where the command itself does not say."""
-        return schema_of(self.command)
-
 
 def schema_of(command: str) -> str:
     """Return name and version of a command's JSON, "gdbext/blocks-leaks/2"."""
@@ -77,7 +75,14 @@ def write_question(folder: str, question: Question) -> None:
 def read_question(folder: str) -> Question:
     """Return the question."""
     with open(os.path.join(folder, _QUESTION), encoding="utf-8") as file:
-        return Question(**json.load(file))
+        known = json.load(file)
+    # Values of several words, or of options that were given again, are tuples; JSON knows lists alone.
+    options = {name: _tuples(value) for name, value in known.pop("options").items()}
+    return Question(options=options, **known)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def write_trailer(folder: str, trailer: Trailer) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Callable, Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import dependencies, language
+from gdbext.bridge import dependencies
 from gdbext.bridge.dependencies import MissingDependencyError
+from gdbext.bridge.expressions import language
 
 NAME = "gdbext"
 

@@ -8,18 +8,20 @@ import gdb
 from gdbext.printers import bare_name
 from gdbext.printers.guarded import Child
 
-from gdbext.bridge import lookup, session, shaped
-from gdbext.bridge.progress import TerminalProgress
-from gdbext.bridge.shapes import read_shapes
-from gdbext.bridge.typemaker import type_of
+from gdbext.bridge.expressions import lookup
+from gdbext.bridge.functions import shaped
+from gdbext.bridge.ports.typemaker import type_of
+from gdbext.bridge.stops import session
+from gdbext.bridge.stops.progress import TerminalProgress
+from gdbext.bridge.stops.session import read_shapes
 from gdbext.errors import ShapeError
 from gdbext.wording import count_text
 
 if TYPE_CHECKING:
-    from gdbext.structures.bind import BoundNode, BoundShape
-    from gdbext.structures.model import Links, ListHead, ListWalk
-    from gdbext.structures.shape import Shape
-    from gdbext.structures.types import Type
+    from gdbext.layout.types import Type
+    from gdbext.structures.shapes.bind import BoundNode, BoundShape
+    from gdbext.structures.shapes.shape import Shape
+    from gdbext.structures.walk.model import Links, ListHead, ListWalk
 
 MOST = 10_000  # nodes of one chain
 _SECONDS = 1
@@ -49,10 +51,10 @@ def bound_shapes(kinds: Sequence[str]) -> "Iterator[BoundShape]":
 
 
 def _bind(shape: "Shape", type: "Type") -> "Optional[BoundShape]":
-    from gdbext.structures.bind import bind
+    from gdbext.structures.shapes.bind import bind
 
     try:
-        return bind(shape, type, session.current().types(), read_shapes(), shaped.read_target().abi)
+        return bind(shape, type, session.current().types, read_shapes(), shaped.read_target().abi)
     except ShapeError:
         return None
 
@@ -63,8 +65,8 @@ def walk(start: int, links: "Links", circular: bool) -> "ListWalk":
     :param circular: it ends there.
     :raises FaultError: when the first link cannot be read.
     """
-    from gdbext.structures.chainwalk import decode_head
-    from gdbext.structures.model import ListHead, Node
+    from gdbext.structures.walk.chainwalk import decode_head
+    from gdbext.structures.walk.model import ListHead, Node
 
     target = shaped.read_target()
     first = decode_head(target.reader.word(start, "head"), links, target.abi)
@@ -73,14 +75,14 @@ def walk(start: int, links: "Links", circular: bool) -> "ListWalk":
 
 def walk_head(head: "ListHead") -> "ListWalk":
     """Follow a list, as far as printing goes."""
-    from gdbext.structures.lists import walk_list
+    from gdbext.structures.walk.lists import walk_list
 
     return walk_list(shaped.read_target(), head, MOST, TerminalProgress(_SECONDS, visible=False))
 
 
 def describe(walked: "ListWalk", noun: str, plural: str) -> str:
     """Return how many nodes there are, and why there may be more."""
-    from gdbext.structures.model import End
+    from gdbext.structures.walk.model import End
 
     text, end = count_text(len(walked.nodes), noun, plural), walked.end
     if end.reason.sound:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterator, Tuple
 
 import gdb
 
-from gdbext.bridge import language
+from gdbext.bridge.expressions import language
 from gdbext.errors import GdbextError
 
 CHILDREN = 10_000  # at most; gdb itself stops at `print elements`

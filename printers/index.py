@@ -15,7 +15,10 @@ from typing import Iterator, Optional
 import gdb
 from gdbext.printers import bare_name
 
-from gdbext.bridge import dependencies, language, session, settings
+from gdbext.bridge import dependencies
+from gdbext.bridge.expressions import language
+from gdbext.bridge.stops import settings
+from gdbext.bridge.stops.changes import call_when_objfiles_change
 from gdbext.errors import GdbextError
 
 _KIND = re.compile(r'^kind\s*=\s*"(\w+)"', re.MULTILINE)
@@ -42,7 +45,7 @@ def table_tags(others: "frozenset[str]") -> "frozenset[str]":
         tags = frozenset(tag for kind in _TABLES for tag in _scan().get(kind, ())) - others
         if not gdb.selected_inferior().pid:
             return tags
-        session.call_when_objfiles_change(_forget)
+        call_when_objfiles_change(_forget)
         _tables = tags  # printing goes on while types are looked up
         with language.like_c():
             if any(map(_is_known, tags)):

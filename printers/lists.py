@@ -8,7 +8,7 @@ import gdb
 from gdbext.printers import chains
 from gdbext.printers.guarded import Child, GuardedPrinter
 
-from gdbext.bridge import shaped
+from gdbext.bridge.functions import shaped
 
 
 def find_printer(value: gdb.Value, tag: str) -> Optional[GuardedPrinter]:

@@ -13,14 +13,15 @@ import gdb
 from gdbext.printers import bare_name, chains
 from gdbext.printers.guarded import Child, GuardedPrinter
 
-from gdbext.bridge import session, shaped
-from gdbext.bridge.values import find_address
+from gdbext.bridge.expressions.values import find_address
+from gdbext.bridge.functions import shaped
+from gdbext.bridge.stops.changes import call_when_objfiles_change
 from gdbext.errors import GdbextError
 from gdbext.wording import count_text
 
 if TYPE_CHECKING:
-    from gdbext.structures.bind import BoundBins
-    from gdbext.structures.model import BinArray, Group, Table
+    from gdbext.structures.shapes.bind import BoundBins
+    from gdbext.structures.walk.model import BinArray, Group, Table
 
 KINDS = ("bins", "group", "probe")
 _STRETCH = 1 << 16  # bytes of bins that are read at a time
@@ -45,7 +46,7 @@ def find_parts() -> "dict[str, BoundBins]":
     """Return the tables of this program that shapes name exactly, by the tags of their bins and entries."""
     global _parts
     if _parts is None:
-        session.call_when_objfiles_change(forget_parts)
+        call_when_objfiles_change(forget_parts)
         _parts = {}
         for bound in chains.bound_shapes(("bins",)):
             part: Any = bound.part

@@ -1,1 +1,1 @@
-"""Shapes of known containers, as TOML files; ``gdbext.structures.library`` reads them."""
+"""Shapes of known containers, as TOML files; ``gdbext.structures.shapes.library`` reads them."""

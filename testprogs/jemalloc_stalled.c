@@ -16,8 +16,7 @@
 #define BATCH 96
 
 #define HELD 200
-
-#define ROUNDS 400 /* at least: counters tell of a stall by how much was done, which a busy machine makes little */
+#define ROUNDS 400 /* at least: on a busy machine the time alone is too little work to tell anything by counters */
 
 static uint64_t milliseconds;
 static int exited, mixed;
@@ -76,7 +75,7 @@ static void churn(void)
     unsigned seed = 1 + (unsigned)thread_slot;
     uint64_t end = monotonic_ns() + milliseconds * 1000000;
     pin(&seed, 24);
-    for (int round = 0; round < ROUNDS || monotonic_ns() < end; round++) {
+    for (int rounds = 0; rounds < ROUNDS || monotonic_ns() < end; rounds++) {
         allocate_and_free(&seed);
         usleep(500);
     }

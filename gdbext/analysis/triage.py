@@ -1,315 +1,63 @@
-"""One page: the verdict, why it died, the findings, worst first, memory by owner, and the commands that lead on."""
+"""``triage``: everything that may be wrong, searched for and put on one page."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import List
 
-from gdbext.analysis.death import Death
-from gdbext.analysis.fragmentation import find_fragmentation
-from gdbext.analysis.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
-from gdbext.analysis.missing import Unexamined, find_gap, is_whole
-from gdbext.analysis.owners import OwnerRow, besides, is_free, owner_rows
-from gdbext.analysis.residency import OF_A_CORE, Knowledge, Residency
-from gdbext.analysis.tally import CACHED, FREE, MMAPPED, TOP, USED, tally
-from gdbext.analysis.thresholds import Thresholds, thresholds
-from gdbext.analysis.unowned import UnownedWaits
-from gdbext.heap.model import Heap
-from gdbext.heap.told import evidence_of, problems_of
-from gdbext.report import (
-    Confidence,
-    Evidence,
-    Finding,
-    Kind,
-    Report,
-    Settings,
-    Severity,
-    column,
-    headline,
-    line,
-    passage,
-    table,
-)
-from gdbext.target import Target
-from gdbext.wording import address_text, count_text, size_text
-
-_PLACES = 5
-_LISTED = 100  # places in JSON
-_LOOK_BEFORE = "Look at who writes to the block before the first damaged place; `blocks at ADDRESS` shows it."
-_LARGE_FREE = 0.05  # a share of free memory that wants a word
-_LARGE_REST = 0.2  # a share of memory without a known owner that wants a word
-_NEXT = 2
-_LEADS_ON = {
-    "corruption": ("glibc check",),
-    "leak": ("blocks leaks", "blocks retained"),
-    "fragmentation": ("glibc trim", "blocks summary"),
-    "shrink-realloc": ("glibc trim", "blocks summary"),
-    "arena-proliferation": ("glibc arenas", "glibc trim"),
-    "decay-stalled": ("gx jemalloc decay",),
-    **dict.fromkeys(("deadlock", "self-deadlock", "lost-owner", "convoy", "spin-convoy"), ("lockwait",)),
-}
-_OF_JEMALLOC = {
-    "corruption": ("gx jemalloc check",),
-    "fragmentation": ("gx jemalloc bins", "blocks summary"),
-    "shrink-realloc": ("gx jemalloc extents",),
-}
-_RANK = {severity: rank for rank, severity in enumerate(Severity)}
+from gdbext.analysis.beyond import Beyond, joined
+from gdbext.analysis.crash.death import find_death
+from gdbext.analysis.footprint.residency import residency_of
+from gdbext.analysis.footprint.unattributed import find_unattributed
+from gdbext.analysis.leaks import search
+from gdbext.analysis.locks.findings import find_lock_findings, find_notable_waits
+from gdbext.analysis.locks.knowledge import read_knowledge, wants_tables
+from gdbext.analysis.missing import Unexamined
+from gdbext.analysis.page import make_page
+from gdbext.analysis.reach.mark import read_reach
+from gdbext.analysis.reach.model import PLAIN
+from gdbext.analysis.sources import Sources
+from gdbext.analysis.tables.search import Looked
+from gdbext.analysis.tables.variables import judge_tables
+from gdbext.analysis.thresholds import thresholds
+from gdbext.report import Report
+from gdbext.structures.locks.census import take_census
 
 
-@dataclass(frozen=True)
-class HeapRow:
-    """One heap in one line."""
+def triage(sources: Sources, leaks: bool = False) -> Report:
+    """Return what is wrong with the target's memory and threads, and where the memory is.
 
-    allocator: str = column("heap")
-    arenas: int = column("arenas", Kind.COUNT)
-    used_blocks: int = column("used blocks", Kind.COUNT)
-    used_bytes: int = column("used", Kind.BYTES)
-    tcache_bytes: Optional[int] = column("tcached", Kind.BYTES)
-    free_bytes: int = column("free", Kind.BYTES)
-    complete: bool = column("whole", Kind.FLAG)
-
-
-@dataclass(frozen=True)
-class Triage:
-    """What ``triage`` answers.
-
-    :param died: why the process of a crash core died; None of one that lives, or lived when a debugger wrote its core.
-    :param ledger: the same object as ``rss``'s data.
+    :param leaks: whether leaks are searched for whatever that costs, and where roots are missing, too.
+    :return: its data is a :class:`gdbext.analysis.page.Triage`.
     """
-
-    target: str = headline()
-    verdict: str = headline()
-    death: Sequence[str] = passage("died")
-    findings: Sequence[Finding] = table("")
-    memory: Sequence[OwnerRow] = table("", json=False)
-    besides: Sequence[str] = passage("besides")
-    died: Optional[Death] = line(None, Kind.OBJECT, default=None)
-    heaps: Sequence[HeapRow] = table(None, default=())
-    ledger: Optional[Ledger] = table(None, default=None)
-    waits: Sequence[UnownedWaits] = table(None, default=())
+    target, settings = sources.target, sources.settings
+    known = residency_of(target)
+    heaps = sources.heaps()
+    leaked = _search_leaks(sources, leaks)
+    rest = find_unattributed(target, heaps, thresholds(settings, target), known.residency)
+    beyond = joined(_examine_threads(sources), leaked, rest)
+    return make_page(target, heaps, settings, known, beyond, find_death(target, heaps, sources.debug.stacks))
 
 
-@dataclass(frozen=True)
-class Beyond:
-    """What was found besides the heaps.
-
-    :param unexamined: what was not, as far as it may hide a finding.
-    :param waits: threads that wait where no lock names the owner, as far as they belong on the page.
-    """
-
-    findings: Sequence[Finding] = ()
-    evidence: Sequence[Evidence] = ()
-    unexamined: Sequence[Unexamined] = ()
-    notes: Sequence[str] = ()
-    waits: Sequence[UnownedWaits] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything was examined."""
-        return not self.unexamined
-
-
-NOTHING = Beyond()
-
-
-def joined(*parts: Beyond) -> Beyond:
-    """Return several searches as one."""
-    return Beyond(
-        [finding for part in parts for finding in part.findings],
-        [evidence for part in parts for evidence in part.evidence],
-        [one for part in parts for one in part.unexamined],
-        [note for part in parts for note in part.notes],
-        [group for part in parts for group in part.waits],
+def _search_leaks(sources: Sources, asked: bool) -> Beyond:
+    heaps = sources.heaps()
+    ports = search.Ports(
+        lambda progress, most: sources.reach(PLAIN, progress, most),
+        lambda reading, progress: read_reach(sources.target, heaps, reading, progress),
+        sources.leaked_types,
     )
+    return search.search(sources.target, heaps, sources.settings, ports, sources.progress, asked)
 
 
-def triage(
-    target: Target,
-    heaps: Sequence[Heap],
-    settings: Settings,
-    known: Knowledge = OF_A_CORE,
-    beyond: Beyond = NOTHING,
-    died: Optional[Death] = None,
-) -> Report:
-    """Gather what there is to say about a target on one page.
-
-    :param settings: of ``set gx``; those not given have their defaults.
-    :param known: which pages are in RAM.
-    :param died: of ``find_death``.
-    """
-    residency = known.residency
-    limits = thresholds(settings, target)
-    of_heaps = [finding for heap in heaps for finding in _findings(heap, target, limits, residency)]
-    found = ranked([*of_heaps, *beyond.findings])
-    account, problems = ledger(target, heaps, residency)
-    page = Triage(
-        target_text(target, heaps),
-        _verdict(target, heaps, len(found), beyond.unexamined),
-        death_text(died),
-        found,
-        owner_rows(account, [heap.allocator for heap in heaps], _remarks(heaps, found, account)),
-        besides(account),
-        died,
-        [_heap_row(heap) for heap in heaps],
-        account,
-        beyond.waits,
-    )
-    return Report(
-        page,
-        evidence=[*evidence_of(heaps), *beyond.evidence],
-        problems=[*problems_of(heaps, brief=True), *problems, *(one.problem for one in beyond.unexamined)],
-        complete=all(heap.complete for heap in heaps) and beyond.complete,
-        notes=[
-            *notes_on(heaps, known if target.live else Knowledge(unknown="")),
-            *beyond.notes,
-            *(group.sentence for group in beyond.waits),
-        ],
-        findings=bool(found),
-        next=leads_on(found, heaps, [one.next for one in beyond.unexamined if one.next]),
-    )
-
-
-def death_text(died: Optional[Death]) -> Sequence[str]:
-    """Return why a process ended, and where the thread was, each in a line."""
-    return () if died is None else [line for line in (died.summary, died.trail) if line]
-
-
-def leads_on(findings: Sequence[Finding], heaps: Sequence[Heap], further: Sequence[str] = ()) -> Sequence[str]:
-    """Return the commands that lead on from a page, those of the worst finding first.
-
-    :param further: what goes further where not all was examined; they come before all others.
-    """
-    glibc = any(heap.family == "glibc" for heap in heaps)
-    usual: Sequence[str] = ("rss", "blocks retained") if heaps else ("rss",)
-    of_kind = _LEADS_ON if glibc else {**_LEADS_ON, **_OF_JEMALLOC}
-    commands = [of_kind.get(finding.kind, ()) for finding in findings]
-    firsts, others = [each[0] for each in commands if each], [name for each in commands for name in each[1:]]
-    return list(dict.fromkeys([*further, *firsts, *others, *usual]))[:_NEXT]
-
-
-def _remarks(heaps: Sequence[Heap], findings: Sequence[Finding], account: Ledger) -> Mapping[str, str]:
-    """Return what there is to say of rows of memory by owner."""
-    remarks: Dict[str, str] = {}
-    leaked = sum(finding.bytes or 0 for finding in findings if finding.kind == "leak")
-    if leaked and len(heaps) == 1:
-        remarks[f"{heaps[0].allocator} in use"] = f"{size_text(leaked)} of it leaked"
-    whole = sum(map(cost_of, account.entries))
-    for heap in heaps:
-        free = sum(cost_of(entry) for entry in account.entries if is_free(entry.owner, heap.allocator))
-        if heap.trimmable is not None and free > _LARGE_FREE * whole:
-            bytes_, command = heap.trimmable()
-            remarks[f"{heap.allocator} free"] = f"{size_text(min(bytes_, free))} would go back: {command}"
-    rest = sum(cost_of(entry) for entry in account.entries if entry.owner == ANONYMOUS)
-    if rest > _LARGE_REST * whole:
-        remarks[ANONYMOUS] = "of no allocator that is known: a pool of the program's own, a JIT's code, plain mmap"
-    return remarks
-
-
-def _verdict(target: Target, heaps: Sequence[Heap], found: int, unexamined: Sequence[Unexamined]) -> str:
-    """Return the page in one line; what was not examined stands in it, whatever was found."""
-    missing = [*_gaps(target, heaps), *map(str, unexamined)]
-    if not missing and not found:
-        return "No findings." if heaps else "No heap was found, so there is nothing to judge but the ledger."
-    none = "No findings in what was examined" if heaps else "No heap was found"
-    lead = count_text(found, "finding") if found else none
-    return f"{lead}; not examined: {'; '.join(missing)}" if missing else f"{lead}."
-
-
-def _gaps(target: Target, heaps: Sequence[Heap]) -> Iterator[str]:
-    """Iterate over what is missing of the core and of heaps, the core's own as one."""
-    gap = find_gap(target)
-    if gap is not None:
-        yield f"{gap} (not in the core)"
-    elif not all(is_whole(heap.problems) for heap in heaps):
-        yield "a part of the heap (not in the core)"
-    else:
-        yield from (f"a part of the {heap.allocator} heap" for heap in heaps if not heap.complete)
-
-
-def ranked(findings: Sequence[Finding]) -> Sequence[Finding]:
-    """Return findings worst first: by severity, then by bytes or waiters."""
-
-    def key(finding: Finding) -> Tuple[int, int, int]:
-        return _RANK[finding.severity], -(finding.bytes or 0), -(finding.waiters or 0)
-
-    return sorted(findings, key=key)
-
-
-def _findings(
-    heap: Heap, target: Target, limits: Thresholds, residency: Optional[Residency]
-) -> Iterator[Finding]:
-    own = [finding for finding in heap.findings if limits.keep(finding)]
-    yield from own
-    if heap.shrinks_from_top:
-        yield from find_fragmentation(heap, target, limits, residency, _accounted_arenas(heap, own))
-    yield from find_corruption(heap)
-
-
-def _accounted_arenas(heap: Heap, findings: Sequence[Finding]) -> FrozenSet[int]:
-    """Return the arenas whose free bytes a finding of too many arenas has already told."""
-    if not any(finding.kind == "arena-proliferation" for finding in findings):
-        return frozenset()
-    return frozenset(arena.index for arena in heap.arenas if arena.kind != "main")
-
-
-def find_corruption(heap: Heap) -> Sequence[Finding]:
-    """Return one finding when the heap is damaged, else none."""
-    damage = [problem for problem in heap.problems if problem.corruption]
-    if not damage:
-        return ()
-    evidence: List[str] = []
-    for problem in damage[:_PLACES]:
-        place = "" if problem.address is None else f"{problem.address:#x}: "
-        evidence.append(f"{place}{problem.message}")
-    if len(damage) > _PLACES:
-        evidence.append(f"{len(damage) - _PLACES} more")
-    summary = f"the {heap.allocator} heap is damaged in {count_text(len(damage), 'place')}"
-    remedy = heap.remedies.get("corruption", _LOOK_BEFORE)
-    return (
-        Finding(
-            "corruption",
-            Severity.CRITICAL,
-            Confidence.HIGH,
-            summary,
-            evidence=tuple(evidence),
-            remedy=remedy,
-            details={
-                "allocator": heap.allocator,
-                "count": len(damage),
-                "places": [
-                    {"kind": one.kind, "address": address_text(one.address), "message": one.message}
-                    for one in damage[:_LISTED]
-                ],
-            },
-        ),
-    )
-
-
-def _heap_row(heap: Heap) -> HeapRow:
-    counts = tally(heap)
-    return HeapRow(
-        heap.allocator,
-        len(heap.arenas),
-        counts.count(USED, MMAPPED),
-        counts.size(USED, MMAPPED),
-        counts.size(CACHED) if heap.caches_known else None,
-        counts.size(FREE, TOP),
-        heap.complete,
-    )
-
-
-def target_text(target: Target, heaps: Sequence[Heap] = ()) -> str:
-    """Return what is examined in one line."""
-    identity = target.identity
-    parts = [os.path.basename(identity.exe) if identity.exe else "unknown program"]
-    if identity.pid is not None:
-        parts.append(f"pid {identity.pid}")
-    parts.append(count_text(len(target.threads), "thread"))
-    when = [os.path.basename(identity.core)] if identity.core is not None else []
-    if identity.time is not None:
-        when.append(datetime.fromtimestamp(identity.time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
-    parts += [", ".join(when)] if when else []
-    parts += [f"{heap.allocator}, {count_text(len(heap.arenas), 'arena')}" for heap in heaps]
-    return " · ".join(parts)
+def _examine_threads(sources: Sources) -> Beyond:
+    """Return what is wrong with locks, and with the hash tables that the program's variables lead to."""
+    stacks = sources.debug.stacks
+    try:
+        census = take_census(sources.target, stacks, sources.progress)
+    except KeyboardInterrupt:
+        return Beyond(unexamined=[Unexamined("locks and hash tables", "interrupted", "lockwait")])
+    # The holders of locks are looked for in these tables, so each is walked once; the walks of all may be large.
+    kept: List[Looked] = []
+    tables = judge_tables(sources, kept.append if wants_tables(sources, census) else lambda looked: None)
+    known = read_knowledge(sources, census, stacks, tables=kept)
+    found = find_lock_findings(census, known, sources.settings)
+    return joined(tables, Beyond(found, waits=find_notable_waits(known, sources.settings)))

@@ -13,8 +13,11 @@ from typing import Any, Iterable, Mapping, Sequence
 import gdb
 
 from gdbext import _mount
-from gdbext.bridge import dependencies, functions, lockfunctions, names, session, settings
-from gdbext.bridge.command import PrefixCommand, SpecCommand
+from gdbext.bridge import dependencies
+from gdbext.bridge.commands import names
+from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
+from gdbext.bridge.functions import functions, lockfunctions
+from gdbext.bridge.stops import session, settings
 
 PREFIX = "gx"
 
@@ -32,12 +35,12 @@ def register(package_folder: str) -> None:
     _registered = True
     _mount.mount(package_folder)
     dependencies.locate(package_folder)
-    from gdbext import commands, printers
+    from gdbext import catalogue, printers
 
-    settings.register(commands.SETTINGS)
-    _register_prefixed(commands.COMMANDS, commands.PREFIXES)
-    names.plain_owners.update(_find_owners(commands.COMMANDS, commands.FOREIGN_NAMES))
-    _register_plain(commands.COMMANDS, commands.PREFIXES)
+    settings.register(catalogue.SETTINGS)
+    _register_prefixed(catalogue.COMMANDS, catalogue.PREFIXES)
+    names.plain_owners.update(_find_owners(catalogue.COMMANDS, catalogue.FOREIGN_NAMES))
+    _register_plain(catalogue.COMMANDS, catalogue.PREFIXES)
     _register_printers(printers.COLLECTIONS)
     functions.register()
     lockfunctions.register()

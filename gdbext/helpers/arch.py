@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gdbext.abi import Abi
-from gdbext.bridge import session
+from gdbext.bridge.stops import session
 
 _ATTRIBUTES = {
     "ptrsize": lambda abi: abi.pointer_size,
@@ -23,5 +23,5 @@ _ATTRIBUTES = {
 def __getattr__(name: str) -> Any:
     if name not in _ATTRIBUTES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    abi: Abi = session.current().target().abi
+    abi: Abi = session.current().target.abi
     return _ATTRIBUTES[name](abi)

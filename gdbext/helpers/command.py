@@ -7,8 +7,10 @@ from typing import Any, Callable, NoReturn, Sequence, Union
 
 import gdb
 
-from gdbext.bridge import names, selection, session
-from gdbext.bridge.evaluate import evaluate
+from gdbext.bridge.commands import names
+from gdbext.bridge.expressions import selection
+from gdbext.bridge.expressions.evaluate import evaluate
+from gdbext.bridge.stops import session
 from gdbext.errors import GdbextError, UsageError
 
 Function = Callable[..., Any]
@@ -86,7 +88,7 @@ def _claim(name: str) -> None:
 
 
 def _number(text: str) -> int:
-    return evaluate(text, session.current().target().abi.word_mask)
+    return evaluate(text, session.current().target.abi.word_mask)
 
 
 def _refuse(message: str) -> NoReturn:

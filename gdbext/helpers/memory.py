@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from gdbext.bridge import session
+from gdbext.bridge.stops import session
 from gdbext.errors import FaultError
 from gdbext.memory import Reader
 
@@ -15,7 +15,7 @@ def read(addr: int, count: int, partial: bool = False) -> bytearray:
     :param partial: return what can be read from the start on, instead of raising.
     :raises FaultError: when any byte cannot be read (with ``partial``: the first one).
     """
-    target = session.current().target()
+    target = session.current().target
     try:
         return bytearray(target.memory.read(int(addr), count))
     except FaultError:
@@ -94,12 +94,12 @@ def pvoid(addr: int) -> int:
 
 
 def _reader() -> Reader:
-    return session.current().target().reader
+    return session.current().target.reader
 
 
 def _readable_bytes(address: int, count: int) -> int:
     """Return how many of ``count`` bytes can be read from ``address`` on, by halving."""
-    memory = session.current().target().memory
+    memory = session.current().target.memory
     known, step = 0, count
     while step:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Sequence
 
-from gdbext.bridge import session
+from gdbext.bridge.stops import session
 from gdbext.memory import Region
 
 
@@ -67,7 +67,7 @@ class Page:
 
 def pages() -> Sequence[Page]:
     """Return every mapping, by address."""
-    return tuple(_page(region) for region in session.current().target().memory.regions())
+    return tuple(_page(region) for region in session.current().target.memory.regions())
 
 
 get = pages
@@ -77,7 +77,7 @@ def find(address: Optional[int]) -> Optional[Page]:
     """Return the mapping that holds an address, or None."""
     if address is None:
         return None
-    region = session.current().target().index.find(int(address))
+    region = session.current().target.index.find(int(address))
     return None if region is None else _page(region)
 
 

@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 Span = Tuple[int, object]  # first address, buffer
 
-# Why a chain ended; ``gdbext.structures.model.End`` has the same numbers. OUTSIDE: at an address in no span.
+# Why a chain ended; ``gdbext.structures.walk.model.End`` has the same numbers. OUTSIDE: at an address in no span.
 NULL, HEAD, SENTINEL, COUNT, LIMIT, CYCLE, OUTSIDE, MISALIGNED, FORBIDDEN = range(9)
 
 MOST_NODES = 1 << 62
@@ -35,7 +35,7 @@ _UNSUSPECTED = 16  # links of a chain before it is watched for a cycle, where ma
 
 @dataclass(frozen=True)
 class LinkRules:
-    """How a link becomes an address; see ``gdbext.structures.model.Links`` for each.
+    """How a link becomes an address; see ``gdbext.structures.walk.model.Links`` for each.
 
     A stored link is demangled first; then it may be a forbidden value, an end by its bits, a sentinel. If
     it is none of these, ``mask`` is cleared; what is not 0 then gets ``relative`` added. ``sentinels`` and

@@ -12,11 +12,12 @@ import mmap as mapping
 import os
 import stat
 from dataclasses import replace
-from typing import Optional, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from gdbext.errors import BadCoreError
 from gdbext.memory import Buffer
-from gdbext.memory.corenotes import KNOWN, CoreNotes, parse_core_notes
+from gdbext.memory.corenotes import KNOWN, CoreNotes, MappedFile, parse_core_notes
 from gdbext.memory.elf import (
     ET_CORE,
     PN_XNUM,
@@ -24,15 +25,19 @@ from gdbext.memory.elf import (
     PT_NOTE,
     TYPES,
     ElfHeader,
+    Image,
     Note,
     Segment,
     find_header,
+    find_image,
     for_each_note,
     parse_segments,
 )
-from gdbext.memory.intervals import Coverage, columns
 from gdbext.memory.pieces import Source
 from gdbext.report import Problem
+
+if TYPE_CHECKING:
+    from gdbext.memory.intervals import Coverage
 
 _TOLD = 20  # problems of one kind
 _AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
@@ -48,15 +53,21 @@ class CoreFile:
     def __init__(self, path: str, mmap: bool) -> None:
         self.path = path
         descriptor = _open(path)
-        facts = os.fstat(descriptor)
-        self.size = facts.st_size
-        self.mtime = facts.st_mtime
-        self.data: Source = _PreadBytes(descriptor)
-        self.written = _find_written(descriptor, facts)
+        self._file = _PreadBytes(descriptor)
+        self._facts = os.fstat(descriptor)
+        self.size = self._facts.st_size
+        self.mtime = self._facts.st_mtime
         if self.size == 0:
             raise BadCoreError(f"{path} is empty", "was it cut by a full disk or by ulimit -c?")
-        if mmap:
-            self.data = _map(descriptor, self.size) or self.data
+        self.data: Source = (_map(descriptor, self.size) if mmap else None) or self._file
+
+    @cached_property
+    def written(self) -> Optional[Coverage]:
+        """Which bytes of a sparse file are no hole; None where it has no holes, or nobody can say."""
+        from gdbext.memory.intervals import Coverage, columns  # numpy: headers and notes are read without it
+
+        found = _find_written(self._file.descriptor, self._facts)
+        return None if found is None else Coverage(*columns(found))
 
     def read(self, offset: int, size: int) -> Buffer:
         """Return what the file holds of these bytes."""
@@ -81,8 +92,7 @@ def _map(descriptor: int, size: int) -> Optional[memoryview]:
         return None  # file systems that cannot map, address space at its limit: pread serves
 
 
-def _find_written(descriptor: int, facts: os.stat_result) -> Optional[Coverage]:
-    """Return which bytes of a sparse file are no hole; None where it has no holes, or nobody can say."""
+def _find_written(descriptor: int, facts: os.stat_result) -> Optional[list[tuple[int, int]]]:
     if 512 * facts.st_blocks >= facts.st_size or not hasattr(os, "SEEK_DATA"):
         return None
     found, at = [], 0
@@ -94,26 +104,26 @@ def _find_written(descriptor: int, facts: os.stat_result) -> Optional[Coverage]:
     except OSError as error:
         if error.errno != errno.ENXIO:  # behind the last data
             return None
-    return Coverage(*columns(found))
+    return found
 
 
 class _PreadBytes:
     # slices of a file by pread; owns the descriptor
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
 
     def __getitem__(self, part: slice) -> Buffer:
-        data = os.pread(self._descriptor, part.stop - part.start, part.start)
+        data = os.pread(self.descriptor, part.stop - part.start, part.start)
         while len(data) < part.stop - part.start:
-            more = os.pread(self._descriptor, part.stop - part.start - len(data), part.start + len(data))
+            more = os.pread(self.descriptor, part.stop - part.start - len(data), part.start + len(data))
             if not more:
                 raise BadCoreError("the core shrank while it was read", "copy it, and look at the copy")
             data += more
         return memoryview(data)
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def read_headers(file: CoreFile) -> tuple[ElfHeader, list[Segment]]:
@@ -226,3 +236,17 @@ def check_truncation(file: CoreFile, segments: Sequence[Segment]) -> list[Proble
     address = first.address + max(file.size - first.offset, 0) if first else None
     message = f"the core is truncated: {whole - file.size} of {whole} bytes missing"
     return [Problem("truncated-core", address, message)]
+
+
+def find_images(
+    files: Sequence[MappedFile], read: Callable[[int, int], Buffer], page_size: int
+) -> list[tuple[str, Image]]:
+    """Return the ELF objects among the mapped files, each with its path, as far as the core holds their first page."""
+    found: list[tuple[str, Image]] = []
+    for file in files:
+        if file.offset or (found and found[-1][0] == file.path and file.start < found[-1][1].end):
+            continue
+        image = find_image(read, file.start, page_size)
+        if image is not None:
+            found.append((file.path, image))
+    return found

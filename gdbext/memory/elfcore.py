@@ -16,14 +16,21 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
+from typing import Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from gdbext.memory import Buffer, Region
-from gdbext.memory.corefile import CoreFile, check_truncation, read_headers, read_notes, settle_loads
+from gdbext.memory import Region
+from gdbext.memory.corefile import (
+    CoreFile,
+    check_truncation,
+    find_images,
+    read_headers,
+    read_notes,
+    settle_loads,
+)
 from gdbext.memory.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
-from gdbext.memory.elf import PF_W, Image, Segment, find_image
+from gdbext.memory.elf import PF_W, Image, Segment
 from gdbext.memory.hostfiles import FindFile, HostFiles
 from gdbext.memory.intervals import U64, Mask, clip
 from gdbext.memory.pieces import Piece, PieceMemory, Source
@@ -188,7 +195,7 @@ class _Filler:
             (part.start, part.end, data, part.at - part.start) for part in parts if part.at is not None
         ]
         self._held = PieceMemory(self.pieces, ())
-        self._images = _find_images(notes.files, self._held.read, page_size)
+        self._images = find_images(notes.files, self._held.read, page_size)
         self._bases = [image.base for _, image in self._images]
         self.regions: list[Region] = [region for part in parts for region in self._place(part)]
         self.problems = list(self._tell_missing())
@@ -262,19 +269,6 @@ _MISSING = {
 def _region(part: _Part, start: int, end: int, source: str) -> Region:
     offset = part.offset + start - part.start if part.name.startswith("/") else part.offset
     return Region(start, end, part.permissions, part.name, offset, source)
-
-
-def _find_images(
-    files: Sequence[MappedFile], read: Callable[[int, int], Buffer], page_size: int
-) -> list[tuple[str, Image]]:
-    found: list[tuple[str, Image]] = []
-    for file in files:
-        if file.offset or (found and found[-1][0] == file.path and file.start < found[-1][1].end):
-            continue
-        image = find_image(read, file.start, page_size)
-        if image is not None:
-            found.append((file.path, image))
-    return found
 
 
 def _check_filter(regions: Sequence[Region]) -> list[Problem]:

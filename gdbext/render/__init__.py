@@ -6,6 +6,5 @@ are made while they are printed (``report.Rows``) is never held whole.
 
 from gdbext.render.envelope import error_json, json_pieces
 from gdbext.render.textual import remarks, text
-from gdbext.render.usage import help_text
 
-__all__ = ["error_json", "help_text", "json_pieces", "remarks", "text"]
+__all__ = ["error_json", "json_pieces", "remarks", "text"]

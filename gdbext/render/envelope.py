@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, Optional
 
 from gdbext import __version__
 from gdbext.errors import GdbextError
+from gdbext.process import Identity
 from gdbext.render.values import show_of
 from gdbext.report import (
     Evidence,
@@ -30,7 +31,7 @@ from gdbext.report import (
     exit_status,
     rendered,
 )
-from gdbext.target import Identity, Target
+from gdbext.target import Target
 
 _UNDECLARED = Show("line", None, Kind.OBJECT)
 

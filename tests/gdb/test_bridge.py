@@ -327,8 +327,8 @@ def test_ctrl_c_stops_a_command():
 
 SHOW = """
 import json
-from gdbext.bridge import session
-target = session.current().target()
+from gdbext.bridge.stops import session
+target = session.current().target
 symbols = target.symbols
 structs = symbols.find_structs('probe')
 print('ANSWER', json.dumps({
@@ -503,14 +503,14 @@ def test_a_target_is_kept_between_commands(options):
 
 @pytest.mark.parametrize("change", ["next", "set var called = 7", "set var $rbx = 1", "call touch(2)"])
 def test_a_change_ends_the_session(program, change):
-    keep = "python import sys; from gdbext.bridge import session; sys.kept = session.current().target()"
-    after = "python print('SAME', sys.kept is session.current().target())"
+    keep = "python import sys; from gdbext.bridge.stops import session; sys.kept = session.current().target"
+    after = "python print('SAME', sys.kept is session.current().target)"
     output = ask([program], "break ready", "run > /dev/null", keep, after, change, after, "kill")
     assert re.findall(r"SAME (\w+)", output.out) == ["True", "False"], output
 
 
 def test_another_target_is_another_session(program, core, running):
-    tell = "python from gdbext.bridge import session; print('IS', session.current().target().live)"
+    tell = "python from gdbext.bridge.stops import session; print('IS', session.current().target.live)"
     output = ask([program], f"core-file {core}", tell, f"attach {running.pid}", tell, "detach",
                  f"core-file {core}", tell, "core-file", "probe evaluate 1")  # fmt: skip
     assert re.findall(r"IS (\w+)", output.out) == ["False", "True", "False"], output
@@ -518,7 +518,7 @@ def test_another_target_is_another_session(program, core, running):
 
 
 def test_two_inferiors(program, core, running):
-    tell = "python from gdbext.bridge import session; print('IS', session.current().target().live)"
+    tell = "python from gdbext.bridge.stops import session; print('IS', session.current().target.live)"
     output = ask(
         [program, core], tell, "add-inferior", "inferior 2", f"attach {running.pid}", tell, "inferior 1", tell
     )

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from gdbext import _mount
+from gdbext import catalogue
 from tests.gdb.bridged import DATA, gdb, need_gdb, python
 from tests.support.cache import CHECKOUT
-
-_mount.mount(str(CHECKOUT / "gdbext"))
-from gdbext import commands  # noqa: E402
 
 PACKS = ("pwndbg", "gef", "bata24-gef")
 
@@ -32,13 +29,13 @@ def pinned(pack):
 
 
 def roots():
-    return {spec.name.split()[0] for spec in commands.COMMANDS if not spec.prefixed_only} | {"gx"}
+    return {spec.name.split()[0] for spec in catalogue.COMMANDS if not spec.prefixed_only} | {"gx"}
 
 
 @pytest.mark.parametrize("pack", PACKS)
 def test_names_of_others_are_known_as_such(pack):
     assert len(pinned(pack)) > 50
-    assert pinned(pack) & (set(WANTED) | roots()) <= set(commands.FOREIGN_NAMES)
+    assert pinned(pack) & (set(WANTED) | roots()) <= set(catalogue.FOREIGN_NAMES)
 
 
 LIST = """
@@ -63,7 +60,7 @@ def test_no_name_or_alias_of_theirs_is_defined(tmp_path, pack):
     listing = python(tmp_path / "list.py", LIST)
     output = gdb(listing, f"source {CHECKOUT / 'gdbext' / 'load.py'}", listing, load=False)
     new = set(output.out.split("NEW ")[1].split())
-    assert roots() - set(commands.FOREIGN_NAMES) <= new, output
+    assert roots() - set(catalogue.FOREIGN_NAMES) <= new, output
     assert not new & pinned(pack)
 
 
@@ -97,7 +94,7 @@ def test_neither_side_loses_a_command(tmp_path, pack, first):
     output = gdb(*loading, ask, "gx commands --json", load=False)
     answers, _, listing = output.out.partition('{"schema"')
     assert set(answers.split()) == {"True"}, output
-    for root in roots() - set(commands.FOREIGN_NAMES) - {"gx"}:
+    for root in roots() - set(catalogue.FOREIGN_NAMES) - {"gx"}:
         assert f'"plain": "{root}' in listing
     assert "error" not in output.err.lower()
 
@@ -132,13 +129,11 @@ def test_every_abbreviation_that_worked_still_works(tmp_path):
     extend = python(
         tmp_path / "extend.py",
         f"import sys\nsys.path.insert(0, {str(CHECKOUT)!r})\n"
-        "from gdbext import _mount\n"
-        f"_mount.mount({str(CHECKOUT / 'gdbext')!r})\n"
-        "from gdbext import commands\n"
-        "known = {spec.name.split()[0] for spec in commands.COMMANDS}\n"
+        "from gdbext import catalogue\n"
+        "known = {spec.name.split()[0] for spec in catalogue.COMMANDS}\n"
         f"new = [name for name in {WANTED!r} if name not in known | {{'gx', 'jemalloc'}}]\n"
-        "rows = [commands.CommandSpec(name, 'x:y', 'z') for name in new]\n"
-        "commands.COMMANDS = (*commands.COMMANDS, *rows)\n",
+        "rows = [catalogue.CommandSpec(name, 'x:y', 'z') for name in new]\n"
+        "catalogue.COMMANDS = (*catalogue.COMMANDS, *rows)\n",
     )
     ask = python(tmp_path / "ask.py", PREFIXES % (prefixes,))
     output = gdb(extend, ask, f"source {CHECKOUT / 'gdbext' / 'load.py'}", ask, load=False)

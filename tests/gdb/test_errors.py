@@ -231,7 +231,7 @@ def test_another_libc_below_the_sysroot(threads):
 
 
 def program(*arguments, **how):
-    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments), "--gdb", gdbrun.gdb_program()]
+    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", gdbrun.gdb_program()]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment, **how)
     assert "Traceback" not in done.stderr, done.stderr

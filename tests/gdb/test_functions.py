@@ -246,10 +246,10 @@ def line_of(mark):
 def test_the_time_budget(program, tmp_path):
     """A budget of a second ends what would take longer; what was counted until then is the answer."""
     code = (
-        "import gdb, time\nfrom gdbext.structures import counting\ncounting._ROUND, counting._PAGE = 1, 16\n"
-        "from gdbext.bridge import operands\nreal = operands.memory_reader()\n"
+        "import gdb, time\nfrom gdbext.structures.walk import counting\ncounting._ROUND, counting._PAGE = 1, 16\n"
+        "from gdbext.bridge.functions import parameters\nreal = parameters.memory_reader()\n"
         "def slow():\n    def read(address, size):\n        time.sleep(0.1)\n        return real(address, size)\n"
-        "    return read\noperands.memory_reader = slow\n"
+        "    return read\nparameters.memory_reader = slow\n"
         "began = time.monotonic()\n"
         "print('ANSWER', gdb.parse_and_eval('$gx_listlen(sound, \"next\")'), gdb.convenience_variable('gx_why'))\n"
         "print('TOOK', time.monotonic() - began < 5)\n"

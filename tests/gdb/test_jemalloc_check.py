@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gdbext.heap.jemalloc.check import check_heap
+from gdbext.heap.jemalloc.check.check import check_heap
 from tests.support.jedamage import ARENA, BIN, CHECKED, DAMAGES, UNPURGED
 from tests.support.jemallocs import VERSIONS
 from tests.support.jeread import read

@@ -179,7 +179,7 @@ def test_a_sound_heap_is_whole(zoo):
 
 
 def program(*arguments):
-    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments)]
+    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment)
     assert "Traceback" not in done.stderr

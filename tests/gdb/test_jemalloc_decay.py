@@ -8,12 +8,12 @@ from typing import Any, Optional
 import pytest
 
 from gdbext.analysis.thresholds import thresholds
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.decay import read_decay
-from gdbext.heap.jemalloc.decaycurve import count_advances, limit_of
-from gdbext.heap.jemalloc.find import find_jemallocs
-from gdbext.heap.jemalloc.findings import find_findings
+from gdbext.heap.jemalloc.decay.curve import count_advances, limit_of
+from gdbext.heap.jemalloc.decay.state import read_decay
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.model import Jemalloc
+from gdbext.heap.jemalloc.read.build import read_jemalloc
+from gdbext.heap.jemalloc.report.findings import find_findings
 from gdbext.progress import SILENT
 from gdbext.report import Confidence, Finding
 from tests.support.jemallocs import VERSIONS
@@ -29,11 +29,11 @@ import json, sys
 sys.path.insert(0, {root!r})
 from gdbext.bridge import dependencies
 dependencies.load()
-from gdbext.bridge.target import read_target
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.decay import read_decay
-from gdbext.heap.jemalloc.find import find_jemallocs
-from gdbext.heap.jemalloc.findings import find_findings
+from gdbext.bridge.ports.target import read_target
+from gdbext.heap.jemalloc.read.build import read_jemalloc
+from gdbext.heap.jemalloc.decay.state import read_decay
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
+from gdbext.heap.jemalloc.report.findings import find_findings
 from gdbext.progress import SILENT
 target = read_target()
 (location,) = find_jemallocs(target, SILENT).locations

@@ -9,8 +9,8 @@ from typing import Any, Sequence
 
 import pytest
 
-from gdbext.analysis.ledger import ledger
-from gdbext.analysis.triage import triage
+from gdbext.analysis.footprint.ledger import ledger
+from gdbext.analysis.page import make_page
 from gdbext.heap.detect import find_heaps
 from gdbext.heap.model import Heap, State
 from gdbext.progress import SILENT
@@ -35,7 +35,7 @@ def page_of(here: JeStage) -> tuple[Report, Sequence[Heap]]:
     """Return ``triage`` of a core, and its heaps, without gdb."""
     target = target_of(here.core)
     heaps = find_heaps(target, SILENT)
-    return triage(target, heaps, {}), heaps
+    return make_page(target, heaps, {}), heaps
 
 
 def states(heaps: Sequence[Heap]) -> dict[int, tuple[int, str, str]]:

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from gdbext.heap.jemalloc import tsd
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.find import find_jemallocs, heap_names
+from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
+from gdbext.heap.jemalloc.read import tsd
+from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.progress import SILENT
 from tests.support.jecompare import differences
 from tests.support.jedamage import ARENA, DAMAGES, UNPURGED

@@ -8,17 +8,14 @@ from typing import Any, Iterator, NamedTuple
 
 import pytest
 
-from gdbext._mount import mount
+from gdbext import catalogue
+from gdbext.structures.walk import checking
 from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 from tests.support.jestages import STALL, JeBoard
 from tests.support.jestages import get as get_jemalloc
-
-mount(str(CHECKOUT / "gdbext"))
-from gdbext import commands  # noqa: E402
-from gdbext.structures import checking  # noqa: E402
 
 DOCUMENT = (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
 COMMANDS = (
@@ -517,7 +514,7 @@ def test_every_kind_of_problem_is_documented():
 
 
 NO_KINDS = {"next-bin"}  # how a table's chains end
-# Kinds that gdbext.structures.checking and its callers put together, and jemalloc's checks of lists.
+# Kinds that gdbext.structures.walk.checking and its callers put together, and jemalloc's checks of lists.
 COMPOSED = {
     f"{what}-{word}"
     for what in ("list", "chain", "lru")
@@ -565,4 +562,4 @@ def test_every_kind_of_finding_is_documented():
 
 
 def test_every_command_has_a_section():
-    assert {spec.name for spec in commands.COMMANDS if not spec.raw} == set(COMMANDS)
+    assert {spec.name for spec in catalogue.COMMANDS if not spec.raw} == set(COMMANDS)

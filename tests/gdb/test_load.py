@@ -63,8 +63,8 @@ print('NAMES', sorted(set(vars()) - state.names))
 print('DOC', state.doc == __doc__)
 print('DECOYS', sys.modules['commands'].decoy, sys.modules['printers'].decoy)
 print('NUMPY', 'numpy' in sys.modules, 'tabulate' in sys.modules)
-import gdbext.commands, gdbext.printers, importlib.util
-print('OURS', len(gdbext.commands.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
+import gdbext.catalogue, gdbext.commands, gdbext.printers, importlib.util
+print('OURS', len(gdbext.catalogue.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
 print('TESTS', importlib.util.find_spec('gdbext.tests'))
 print('COPY', importlib.util.find_spec('gdbext.gdbext'))
 import pkgutil
@@ -227,7 +227,7 @@ def test_help_and_tables_need_no_locale(tmp_path):
     """As in ``LC_ALL=C``: what gdb cannot encode would leave a command, and all that come after it, out."""
     table = python(
         tmp_path / "table.py",
-        "from gdbext.bridge import charset, command\n"
+        "from gdbext.bridge.commands import charset, command\n"
         "command._write(['\\u2026 3 more \\u2212 x\\n', 'caf\\xe9 \\u2588\\n'])\n"
         "print('CHARSET', charset._host_charset())\n"
         "if hasattr(gdb, 'host_charset'): del gdb.host_charset\n"

@@ -394,7 +394,7 @@ next = "next"
 SUMMARIES = """
 from gdbext.bridge import dependencies
 dependencies.load()
-from gdbext.bridge.shapes import read_shapes
+from gdbext.bridge.stops.session import read_shapes
 known = read_shapes()
 print("SHAPES", [known.shapes[name].summary for name in ("own", "unbound-lruhash") if name in known.shapes],
       known is read_shapes(), len(known.problems))

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from gdbext.pipeline.corefile import read_build_id, read_core
+from gdbext.cli.corefile import read_build_id, read_core
+from gdbext.coretarget import read_core_target
 
 ROOT = Path(__file__).resolve().parents[2]
 GDB = shutil.which(os.environ.get("GDB") or "gdb")
@@ -43,7 +44,7 @@ int main(int count, char **words) {
 
 
 def program(*arguments, **how):
-    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments), "--gdb", GDB]
+    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", GDB]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **how.pop("environment", {})}
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment, **how)
     assert "Traceback" not in done.stderr
@@ -81,6 +82,8 @@ def test_the_core_knows_its_executable(folder, core):
     facts = read_core(str(core))
     assert (facts.exe, facts.build_id) == (str(folder / "program"), build_id)
     assert read_build_id(str(folder / "program")) == build_id
+    modules = read_core_target(str(core)).modules
+    assert facts.build_ids == {module.path: module.build_id for module in modules if module.build_id}
 
 
 def test_json_over_a_core(folder, core):
@@ -201,6 +204,15 @@ def test_commands():
     assert "glibc arenas" in str(answer("commands")["data"])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_gdb_opened_for_a_person(core, tmp_path, packed):
+    path = tmp_path / "core.xz" if packed else core
+    if packed:
+        path.write_bytes(lzma.compress(core.read_bytes(), preset=0))
+    told = program("open", path, input="print main\nblocks summary\n", environment={"HOME": str(tmp_path)})
+    assert told.returncode == 0 and "<main>" in told.stdout and "checks held" in told.stdout, told
+
+
 def test_another_program_for_the_core(folder, core, tmp_path):
     (tmp_path / "other.c").write_text("int main(void) { return 0; }")
     other = tmp_path / "other"
@@ -294,7 +306,7 @@ def moments(request):
 
 
 def start(*arguments):
-    line = [sys.executable, "-m", "gdbext.pipeline", *map(str, arguments), "--gdb", GDB]
+    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", GDB]
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,

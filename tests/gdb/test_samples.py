@@ -17,7 +17,7 @@ VERDICTS = {"stuck", "slow", "moving", "gone", "new", "same holder", "same waite
 
 
 def run(*arguments):
-    line = [sys.executable, "-m", "gdbext.pipeline", "lockwait", *map(str, arguments)]
+    line = [sys.executable, "-m", "gdbext.cli", "lockwait", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(line, capture_output=True, text=True, timeout=240, env=environment)
     assert "Traceback" not in done.stderr, done.stderr
@@ -97,7 +97,7 @@ def test_usage(arguments, message):
 
 
 def test_only_lockwait_is_sampled():
-    line = [sys.executable, "-m", "gdbext.pipeline", "triage", "--pid", "1", "--samples", "2"]
+    line = [sys.executable, "-m", "gdbext.cli", "triage", "--pid", "1", "--samples", "2"]
     done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
     assert done.returncode == 2 and "--samples and --interval are for lockwait" in done.stderr
 

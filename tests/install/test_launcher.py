@@ -18,12 +18,12 @@ def program(tmp_path):
     place = tmp_path / "check out"
     (place / "bin").mkdir(parents=True)
     shutil.copy(CHECKOUT / "bin" / "gdbext", place / "bin" / "gdbext")
-    (place / "gdbext" / "pipeline").mkdir(parents=True)
+    (place / "gdbext" / "cli").mkdir(parents=True)
     (place / "gdbext" / "__init__.py").write_text("")
-    (place / "gdbext" / "pipeline" / "__init__.py").write_text("")
+    (place / "gdbext" / "cli" / "__init__.py").write_text("")
     (place / "commands").mkdir()
     (place / "commands" / "__init__.py").write_text("")
-    (place / "gdbext" / "pipeline" / "__main__.py").write_text(
+    (place / "gdbext" / "cli" / "__main__.py").write_text(
         "import importlib.util, sys\n"
         "print(__name__, sys.argv[1:], importlib.util.find_spec('commands') is None)\n"
         "sys.exit(1)\n"
@@ -38,7 +38,7 @@ def run(path, *arguments, cwd):
     )
 
 
-def test_runs_the_pipeline_and_keeps_its_status(program, tmp_path):
+def test_runs_the_program_and_keeps_its_status(program, tmp_path):
     result = run(program, "triage", "--core", "a b", cwd=tmp_path)
     assert result.stdout == "__main__ ['triage', '--core', 'a b'] True\n"
     assert result.returncode == 1

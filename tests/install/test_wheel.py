@@ -18,7 +18,7 @@ from tests.support.glibcs import Unavailable
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = ("gdbext", "commands", "native", "printers", "shapes", "requirements")
-FILES = ("MANIFEST.in", "pyproject.toml", "setup.py", "README.md")
+FILES = ("LICENSE", "MANIFEST.in", "pyproject.toml", "setup.py", "README.md")
 LIBRARY = "gdbext/kernels/libgdbext_native.so"
 
 
@@ -90,6 +90,14 @@ def test_states_what_it_needs(wheel):
     assert {f"Requires-Dist: {floor}" for floor in floors} <= set(lines)
 
 
+def test_holds_its_license(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (text,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/LICENSE"))
+        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+    assert text == (CHECKOUT / "LICENSE").read_text()
+    assert "\nLicense: MIT\n" in metadata
+
+
 def test_holds_the_native_kernels_for_every_python(wheel, tmp_path):
     if wheel.name.endswith("-any.whl"):
         pytest.skip("no native kernels in this checkout, and no cargo that runs")
@@ -109,7 +117,7 @@ def test_program_starts_from_the_wheel(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     result = subprocess.run(
-        [sys.executable, "-m", "gdbext.pipeline", "--help"],
+        [sys.executable, "-m", "gdbext.cli", "--help"],
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
     )
     assert result.returncode == 0, result.stderr
@@ -186,7 +194,7 @@ def test_the_program_brings_its_own_packages_to_gdb(site, tmp_path):
     apart.mkdir()
     (site / "gdbext").rename(apart / "gdbext")
     environment = {**os.environ, "PYTHONPATH": str(apart)}
-    code = "import sys; sys.path.append(sys.argv.pop(1)); import gdbext.pipeline.cli as cli; sys.exit(cli.main())"
+    code = "import sys; sys.path.append(sys.argv.pop(1)); from gdbext.cli.program import main; sys.exit(main())"
     told = subprocess.run(
         [sys.executable, "-S", "-c", code, str(site), "commands"],
         cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,

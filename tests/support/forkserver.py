@@ -19,7 +19,7 @@ import time
 import gdb
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-APART = ("gdbext.load", "gdbext.pipeline", "gdbext.helpers")  # what no command imports
+APART = ("gdbext.load", "gdbext.cli", "gdbext.helpers")  # what no command imports
 LOADING = 10.0  # seconds
 
 

@@ -10,7 +10,7 @@ from typing import Any, Optional, Sequence
 import numpy as np
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc import decayclock
+from gdbext.heap.jemalloc.decay import clock as decayclock
 from gdbext.heap.jemalloc.layouts import for_version
 from gdbext.heap.jemalloc.model import (
     ArenaState,

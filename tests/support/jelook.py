@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.model import Jemalloc
+from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.progress import SILENT
 from gdbext.target import Target
 from tests.support import gdbrun
@@ -19,7 +19,7 @@ import json, sys
 sys.path.insert(0, {root!r})
 from gdbext.bridge import dependencies
 dependencies.load()
-from gdbext.bridge.target import read_target
+from gdbext.bridge.ports.target import read_target
 from tests.support.jelook import plain, read_only
 json.dump(plain(read_only(read_target())), open({answer!r}, "w"))
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.heap.jemalloc.model import Jemalloc
+from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.progress import SILENT
 from tests.support.jecompare import differences
 from tests.support.jestages import JeStage
@@ -18,9 +18,9 @@ import json, sys
 sys.path.insert(0, {root!r})
 from gdbext.bridge import dependencies
 dependencies.load()
-from gdbext.bridge.target import read_target
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.find import find_jemallocs
+from gdbext.bridge.ports.target import read_target
+from gdbext.heap.jemalloc.read.build import read_jemalloc
+from gdbext.heap.jemalloc.find.globals import find_jemallocs
 from gdbext.progress import SILENT
 from tests.support.jecompare import differences, figures
 from tests.support.jetruth import JeTruth

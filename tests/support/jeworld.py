@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Optional, Sequence
 
 from gdbext.abi import X86_64
+from gdbext.debuginfo import DebugStruct, Symbol
 from gdbext.heap.jemalloc.layouts import WANTED, Layout, recorded
 from gdbext.layout import Member, StructLayout
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.target import DebugStruct, Module, Symbol, Target, Thread
+from gdbext.process import Module, Thread
+from gdbext.target import Target
 
 MODULE = 0x5555_0000_0000
 BASE = 0x7F00_0000_0000

@@ -4,8 +4,9 @@ import struct
 
 from gdbext.abi import X86_64
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Thread
 from gdbext.structures.locks.census import take_census
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 LOCK, TLS, STACK, CODE = 0x10000, 0x200000, 0x300000, 0x400000
 RESTART = -512 & (1 << 64) - 1

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Optional, Sequence
 
 from gdbext.coretarget import read_core_target
+from gdbext.debuginfo import DebugStruct, Symbol
 from gdbext.memory import view
 from gdbext.memory.elf import find_image
-from gdbext.target import DebugStruct, Module, Symbol, Target, Thread
+from gdbext.process import Module, Thread
+from gdbext.target import Target
 
 _DATA = "bBdDrRvVuU"
 

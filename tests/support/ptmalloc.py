@@ -21,7 +21,8 @@ from gdbext.heap.glibc import layouts
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.target import Identity, Module, Target, Thread
+from gdbext.process import Identity, Module, Thread
+from gdbext.target import Target
 
 # release: malloc_state, heap_info, malloc_par, tcache, safe-linking, tcache_count
 RELEASES = {

@@ -14,9 +14,10 @@ from gdbext.analysis.reach.model import Reading
 from gdbext.heap.model import Arena, Blocks, Heap, Span, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Module, Thread
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 
 HEAP, DATA, STACK = 0x10000, 0x100000, 0x200000
 SIZE = 0x4000

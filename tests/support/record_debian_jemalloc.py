@@ -26,7 +26,7 @@ from typing import Any, Sequence
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gdbext.heap.jemalloc.find_named import PREFIXED, STATIC  # noqa: E402
+from gdbext.heap.jemalloc.find.named import PREFIXED, STATIC  # noqa: E402
 from tests.support.cache import locked  # noqa: E402
 from tests.support.glibcs import Suite, candidate, unpacked  # noqa: E402
 

@@ -19,7 +19,7 @@ _ASK = """
 import json, sys
 sys.path.insert(0, {root!r})
 import gdb
-from gdbext.bridge.symbols import GdbSymbols
+from gdbext.bridge.ports.symbols import GdbSymbols
 from gdbext.heap.jemalloc.layouts import pick_structs, to_table
 def find(tag):
     found = GdbSymbols().find_structs(tag)

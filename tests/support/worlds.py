@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from gdbext.abi import Abi
+from gdbext.layout.types import Code, Located, Type
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.declared import declare_types
-from gdbext.structures.library import Library
-from gdbext.structures.paths import parse_path
-from gdbext.structures.shape import StructPart, parse_shape
-from gdbext.structures.types import Code, Located, Type
-from gdbext.target import Module, Target
+from gdbext.process import Module
+from gdbext.structures.shapes.declared import declare_types
+from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.paths import parse_path
+from gdbext.structures.shapes.shape import StructPart, parse_shape
+from gdbext.target import Target
 
 ABIS = {
     "x86-64": Abi(8, "little"),

@@ -11,12 +11,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange"}
+LEAVES = {
+    "gdbext", "abi", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue", "usage",
+    "completion",
+}  # fmt: skip
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
-TARGET = LAYOUT | {"target", "coretarget"}
+DEBUGINFO = LAYOUT | {"process", "debuginfo"}
+TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
-BRIDGE = HEAP | {"structures", "analysis", "render", "bridge", "commands", "printers", "_mount"}
+BRIDGE = HEAP | {"structures", "analysis", "render", "session", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
     "gdbext": set(),
     "abi": set(),
@@ -26,23 +30,30 @@ ALLOWED = {
     "progress": set(),
     "wording": set(),
     "arguments": {"errors"},
+    "usage": {"arguments", "catalogue"},
+    "completion": {"arguments", "catalogue"},
+    "catalogue": {"arguments", "errors", "exchange"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},
     "layout": MEMORY,
-    "target": LAYOUT,
+    "process": LEAVES,
+    "debuginfo": LAYOUT | {"process"},
+    "target": DEBUGINFO,
     "coretarget": TARGET,
     "heap": HEAP,
     "structures": HEAP,
     "analysis": HEAP | {"structures"},
-    "render": LEAVES | {"target", "render"},
+    "render": LEAVES | {"process", "target", "render"},
     "bridge": BRIDGE,
     "helpers": BRIDGE,
     "commands": BRIDGE,
     "printers": BRIDGE,
     "load": {"bridge"},
     "_mount": set(),
-    "pipeline": LEAVES | {"pipeline"},
+    "cli": MEMORY | {"cli", "_mount"},
 }
+ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
+ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "catalogue", "_mount", "bridge"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
 
@@ -109,7 +120,7 @@ def test_allocators_do_not_import_each_other():
 
 def test_start_up_imports_no_numpy():
     """What registration loads must be cheap: every batch run pays for it."""
-    seen, todo = set(), [ROOT / "gdbext" / "bridge" / "register.py", ROOT / "commands" / "__init__.py"]
+    seen, todo = set(), [ROOT / "gdbext" / "bridge" / "register.py", ROOT / "gdbext" / "catalogue.py"]
     while todo:
         path = todo.pop()
         if path in seen:

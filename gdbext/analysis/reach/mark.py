@@ -7,7 +7,7 @@ from typing import Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.blocks import require_heaps
+from gdbext.analysis.blocks.summary import require_heaps
 from gdbext.analysis.reach.code import scan_code
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of, with_headers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, Optional, Tuple
 
-from gdbext.structures.types import Code, Field, Type
+from gdbext.layout.types import Code, Field, Type
 
 _DEEP = 24
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange
-from gdbext.analysis.reach.naming import RootNames
+from gdbext.debuginfo import RootNames
 from gdbext.heap.model import U32, U64
 from gdbext.memory.elfsymbols import Variables
 

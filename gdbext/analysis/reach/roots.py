@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from gdbext.analysis.ledger import region_owners
+from gdbext.analysis.footprint.ledger import region_owners
 from gdbext.analysis.missing import is_whole
 from gdbext.analysis.reach.code import is_generated_code
 from gdbext.analysis.reach.model import (
@@ -26,7 +26,8 @@ from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
 from gdbext.memory import Region
 from gdbext.memory.intervals import Coverage, columns, subtract, unite
-from gdbext.target import Target, Thread
+from gdbext.process import Thread
+from gdbext.target import Target
 
 Piece = Tuple[int, int]
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from gdbext.memory import Region
 from gdbext.memory.bulk import U64, for_each_view, for_each_written_page
-from gdbext.target import Target, Thread
+from gdbext.process import Thread
+from gdbext.target import Target
 
 RED_ZONE = {"x86-64": 128}  # bytes below the stack pointer that a leaf function may use (System V ABI)
 _SELF = {"x86-64": (0, 2), "i386": (0, 2)}  # words of the thread control block that hold its own address

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Tuple
 
-from gdbext.heap.glibc.build import read_heap
-from gdbext.heap.glibc.check import check_heap
-from gdbext.heap.glibc.convert import Charges, spans_of
-from gdbext.heap.glibc.findings import find_arena_proliferation
-from gdbext.heap.glibc.trim import trimmable
+from gdbext.heap.glibc.read.build import read_heap
+from gdbext.heap.glibc.read.convert import Charges, spans_of
+from gdbext.heap.glibc.report.check import check_heap
+from gdbext.heap.glibc.report.findings import find_arena_proliferation
+from gdbext.heap.glibc.report.trim import trimmable
 from gdbext.heap.glibc.view import GlibcHeap
 from gdbext.heap.model import Arena, Heap
 from gdbext.progress import Progress

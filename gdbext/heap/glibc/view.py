@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Tuple
 
-from gdbext.heap.glibc.lists import FreeList
-from gdbext.heap.glibc.location import Location
-from gdbext.heap.glibc.mmapped import Mmapped
-from gdbext.heap.glibc.segments import ArenaHead, HeapInfo
+from gdbext.heap.glibc.find.location import Location
+from gdbext.heap.glibc.read.lists import FreeList
+from gdbext.heap.glibc.read.mmapped import Mmapped
+from gdbext.heap.glibc.read.segments import ArenaHead, HeapInfo
+from gdbext.heap.glibc.read.tcache import Cache
+from gdbext.heap.glibc.read.walk import Walked
 from gdbext.heap.glibc.sizes import Sizes
-from gdbext.heap.glibc.tcache import Cache
-from gdbext.heap.glibc.walk import Walked
 from gdbext.heap.model import Blocks
 from gdbext.report import Problem, ThreadRef
 from gdbext.target import Target

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from gdbext.heap.jemalloc.build import read_jemalloc
-from gdbext.heap.jemalloc.check import check_heap
-from gdbext.heap.jemalloc.convert import CacheStacks, Charges, Territory, blocks_of, spans_of
-from gdbext.heap.jemalloc.explain import explain
-from gdbext.heap.jemalloc.find import find_jemallocs, heap_names
-from gdbext.heap.jemalloc.findings import find_findings
-from gdbext.heap.jemalloc.flux import in_brief
+from gdbext.heap.jemalloc.check.check import check_heap
+from gdbext.heap.jemalloc.check.flux import in_brief
+from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
 from gdbext.heap.jemalloc.model import ArenaState, Jemalloc, Location
+from gdbext.heap.jemalloc.read.build import read_jemalloc
+from gdbext.heap.jemalloc.read.convert import CacheStacks, Charges, Territory, blocks_of, spans_of
+from gdbext.heap.jemalloc.report.explain import explain
+from gdbext.heap.jemalloc.report.findings import find_findings
 from gdbext.heap.model import Arena, Blocks, Heap
 from gdbext.progress import Progress
 from gdbext.report import Problem

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.heap.jemalloc.layouts import Layout
+from gdbext.process import Module, Thread
 from gdbext.report import Evidence, Problem, ThreadRef
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]

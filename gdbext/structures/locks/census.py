@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Mapping, Optional, Sequence
 
+from gdbext.debuginfo import NO_DEBUG_INFO, Frame, Stacks
+from gdbext.process import Module, Thread
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.locks.futexes import Classified, classify
 from gdbext.structures.locks.mention import find_mentions
-from gdbext.structures.locks.model import NO_STACKS, Census, Frame, Stacks, State, Syscall, Wait
+from gdbext.structures.locks.model import Census, State, Syscall, Wait
 from gdbext.structures.locks.objects import Objects, objects_of
 from gdbext.structures.locks.parked import find_parked
 from gdbext.structures.locks.spins import decodes_spins, find_spin
 from gdbext.structures.locks.syscalls import find_futex_wait, find_machine, find_syscall
 from gdbext.structures.locks.tids import Tids, read_tids
-from gdbext.target import Module, Target, Thread
+from gdbext.target import Target
 
 _FRAMES = 8
 _LIBC = ("libc.so", "libc-2")
 
 
-def take_census(target: Target, stacks: Stacks = NO_STACKS, progress: Progress = SILENT) -> Census:
+def take_census(target: Target, stacks: Stacks = NO_DEBUG_INFO, progress: Progress = SILENT) -> Census:
     """Look at every thread.
 
     :param stacks: unwinds; without it the names of functions take no part.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
-from gdbext.structures.locks.model import HANDLER, Frame
+from gdbext.debuginfo import HANDLER, Frame
 
 _LIBRARIES = ("libc.so", "libc-2", "libpthread", "ld-linux", "ld-musl", "libstdc++", "linux-vdso")
 _WRAPPERS = ("pthread_", "__", "std::", "g_mutex_", "g_cond_", "g_rec_mutex_", "psi_cond_", "psi_mutex_", "psi_rwlock_")

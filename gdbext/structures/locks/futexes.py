@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Iterator, Mapping, Optional, Sequence
 
+from gdbext.debuginfo import Frame
+from gdbext.process import Module
 from gdbext.report import Confidence
 from gdbext.structures.locks import layouts
 from gdbext.structures.locks.frames import is_library
-from gdbext.structures.locks.model import Frame, FutexWait, LockState, Primitive
+from gdbext.structures.locks.model import FutexWait, LockState, Primitive
 from gdbext.structures.locks.objects import Objects
-from gdbext.target import Module
 
 _LOCK_PI = (6, 13)
 _WAIT, _WAIT_BITSET = 0, 9

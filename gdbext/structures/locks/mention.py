@@ -10,10 +10,11 @@ import struct
 from typing import Collection, Iterator, Mapping, Sequence
 
 from gdbext.errors import FaultError
+from gdbext.process import Thread
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Mention
 from gdbext.structures.locks.syscalls import find_machine
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 _STACK = 4096
 _PLACES = 4

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Mapping, Optional, Protocol, Sequence
+from typing import Mapping, Optional, Sequence
 
+from gdbext.process import Thread
 from gdbext.report import Confidence
-from gdbext.target import Thread
 
 
 class State(Enum):
@@ -57,44 +57,6 @@ _OWNED = {
     Primitive.RWLOCK_WRITE,
     Primitive.JOIN,
 }
-
-
-HANDLER = "<signal handler called>"  # what gdb calls the frame that the kernel puts beneath a handler
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One frame of a thread's stack, as a debugger unwinds it.
-
-    :param function: None where it has no name; :data:`HANDLER` for the one beneath a signal handler.
-    :param module: file name of the object that ``pc`` is in, without folders, or None.
-    :param line: "file.c:120", or None.
-    """
-
-    level: int
-    pc: int
-    stack_pointer: Optional[int]
-    function: Optional[str] = None
-    module: Optional[str] = None
-    line: Optional[str] = None
-
-
-class Stacks(Protocol):
-    """Unwound stacks. An answer may be short, or empty where a stack cannot be unwound."""
-
-    def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
-        """Return the newest frames of a thread, innermost first."""
-
-
-class NoStacks:
-    """For targets without a debugger behind them."""
-
-    def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
-        """Return nothing."""
-        return ()
-
-
-NO_STACKS: Stacks = NoStacks()
 
 
 @dataclass(frozen=True)

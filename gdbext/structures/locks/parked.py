@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from gdbext.errors import FaultError
+from gdbext.process import Thread
 from gdbext.report import Confidence
 from gdbext.structures.locks.futexes import Classified
 from gdbext.structures.locks.model import FutexWait, LockState, Primitive
 from gdbext.structures.locks.objects import Objects
 from gdbext.structures.locks.syscalls import find_machine
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 _NEAR = 512  # bytes of the stack: the frames of the wait itself
 _BECAUSE = "a wait without end on the thread's own stack, as glibc makes it where the kernel refuses a PI mutex"

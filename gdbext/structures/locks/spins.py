@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
+from gdbext.debuginfo import Frame
 from gdbext.errors import FaultError
+from gdbext.process import Thread
 from gdbext.report import Confidence
 from gdbext.structures.locks.futexes import Classified
-from gdbext.structures.locks.model import Frame, LockState, Primitive
-from gdbext.target import Target, Thread
+from gdbext.structures.locks.model import LockState, Primitive
+from gdbext.target import Target
 
 _MOST_SPINNERS = 4096
 _BEFORE, _AFTER = 40, 24

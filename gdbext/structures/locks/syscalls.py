@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from gdbext.errors import FaultError
+from gdbext.process import Thread
 from gdbext.structures.locks.model import FutexWait, Syscall
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 # ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK, EINTR, ENOSYS (at entry)
 _WAITING = frozenset({512, 513, 514, 516, 4, 38})

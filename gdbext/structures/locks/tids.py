@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from gdbext.errors import FaultError
-from gdbext.target import Target, Thread
+from gdbext.process import Thread
+from gdbext.target import Target
 
 # Offset of `tid` from the thread pointer, by machine; the same from glibc 2.23 to 2.44.
 _KNOWN = {"x86-64": 0x2D0, "i386": 0x68}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Iterable, Optional
 
+from gdbext.process import Thread
 from gdbext.structures.locks.futexes import may_wait_for
 from gdbext.structures.locks.model import Syscall
 from gdbext.structures.locks.objects import Objects, objects_of
 from gdbext.structures.locks.spins import decodes_spins, find_spin, find_spinlock
 from gdbext.structures.locks.syscalls import find_futex_wait, find_syscall, parse_syscall
 from gdbext.structures.locks.tids import Tids
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 _NOBODY = Tids(None, {}, {})
 _MOST_SPINNERS = 4096

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Optional, Sequence, Tuple
 
-from gdbext.structures.locks.model import Frame
+from gdbext.debuginfo import Frame
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@ import json
 
 import gdb
 
-from gdbext.bridge import dependencies, session
-from gdbext.bridge.discover import find_variables
-from gdbext.bridge.elements import Elements
-from gdbext.bridge.evaluate import evaluate
-from gdbext.bridge.locate import locate
+from gdbext.bridge import dependencies
+from gdbext.bridge.commands.elements import Elements
+from gdbext.bridge.expressions.evaluate import evaluate
+from gdbext.bridge.expressions.locate import locate
+from gdbext.bridge.ports.discover import find_variables
+from gdbext.bridge.stops import session
 from gdbext.errors import GdbextError
 
 dependencies.load()
@@ -46,7 +47,7 @@ def read_field(name, member):
 
 
 def discover(tag, limit, most):
-    search = find_variables(lambda kind: kind.tag == tag, limit, most)
+    search = find_variables(session.current().target.reader, lambda kind: kind.tag == tag, limit, most)
     found = [show(one) for one in search]
     return {"found": found, "complete": search.complete}
 
@@ -59,14 +60,14 @@ def elements(method, *arguments):
         port.close()
 
 
-types = session.current().types()
+types = session.current().types
 actions = {
     "locate": lambda text: show(locate(text)),
     "evaluate": lambda text: evaluate(text, (1 << 64) - 1),
     "type": lambda name: show_type(types.find_type(name)),
     "global": lambda name: show(types.find_global(name)),
     "gdb": lambda text: gdb.execute(text, to_string=True),
-    "again": lambda name: types.find_type(name) is session.current().types().find_type(name),
+    "again": lambda name: types.find_type(name) is session.current().types.find_type(name),
     "own": lambda name: types.find_type(name).fields[1].type.target is types.find_type(name),
     "field": read_field,
     "discover": discover,

@@ -12,11 +12,11 @@ from gdbext.bridge import dependencies
 
 dependencies.load()
 
-from gdbext.analysis.tables import check_structure, walk_structure  # noqa: E402
-from gdbext.bridge.context import Context  # noqa: E402
+from gdbext.analysis.tables.counts import check_structure, walk_structure  # noqa: E402
+from gdbext.bridge.stops.session import current  # noqa: E402
 from gdbext.errors import GdbextError  # noqa: E402
-from gdbext.structures.model import BinsWalk, End  # noqa: E402
-from gdbext.structures.resolve import Manner, open_located  # noqa: E402
+from gdbext.structures.shapes.resolve import Manner, open_located  # noqa: E402
+from gdbext.structures.walk.model import BinsWalk, End  # noqa: E402
 
 MOST = 1 << 20
 
@@ -52,17 +52,17 @@ def ends_of(each):
 
 def walked(case):
     opened = open_located(
-        context.target, context.types, context.shapes, context.locate(case["expr"]), manner(case["options"])
+        session.target, session.types, session.shapes, session.locate(case["expr"]), manner(case["options"])
     )
     structure, nodes, ends, bins, entries = opened.structure, [], [], 0, 0
-    walks = walk_structure(context.target, structure, MOST, context.progress)
+    walks = walk_structure(session.target, structure, MOST, session.progress)
     for each in walks:
         size = len(each.walk.lengths) if isinstance(each.walk, BinsWalk) else 0
         nodes += [[bins + row[0], *row[1:]] for row in bins_of(each)]
         ends += [[bins + number, word] for number, word in ends_of(each)]
         bins += size
         entries = None if each.table.entries is None or entries is None else entries + each.table.entries
-    told = [*opened.problems, *check_structure(context.target, walks)]
+    told = [*opened.problems, *check_structure(session.target, walks)]
     return {
         "address": structure.address,
         "shape": structure.shape,
@@ -83,7 +83,7 @@ def answer(case):
         return {"error": error.message, "hint": error.hint}
 
 
-context = Context()
+session = current()
 with open(gdb.parse_and_eval("$truth").string()) as stream:
     cases = json.load(stream)["cases"]
 answers = {case["name"]: answer(case) for case in cases}

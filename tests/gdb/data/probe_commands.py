@@ -5,10 +5,10 @@ import sys
 import types
 
 import gdb
-from gdbext.commands import CommandSpec
 
 from gdbext.arguments import Option
-from gdbext.bridge.command import PrefixCommand, SpecCommand
+from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
+from gdbext.catalogue import CommandSpec
 from gdbext.errors import FaultError
 from gdbext.report import Kind, Report, Rows, column, line, table
 

@@ -7,21 +7,22 @@ import json
 
 import gdb
 
-from gdbext.bridge import dependencies, session
+from gdbext.bridge import dependencies
+from gdbext.bridge.stops import session
 
 dependencies.load()
 
 # ruff: noqa: E402
-from gdbext.bridge.shapes import read_shapes
-from gdbext.bridge.values import located
+from gdbext.bridge.expressions.values import located
+from gdbext.bridge.stops.session import read_shapes
 from gdbext.errors import GdbextError
 from gdbext.progress import SILENT
-from gdbext.structures.bins import check_bins, walk_bins
-from gdbext.structures.lists import check_list, walk_list
-from gdbext.structures.model import ListHead, ProbeTable, Table
-from gdbext.structures.probes import check_probes, read_field, walk_probes
-from gdbext.structures.resolve import Manner, open_located
-from gdbext.structures.trees import check_tree, walk_tree
+from gdbext.structures.shapes.resolve import Manner, open_located
+from gdbext.structures.walk.bins import check_bins, walk_bins
+from gdbext.structures.walk.lists import check_list, walk_list
+from gdbext.structures.walk.model import ListHead, ProbeTable, Table
+from gdbext.structures.walk.probes import check_probes, read_field, walk_probes
+from gdbext.structures.walk.trees import check_tree, walk_tree
 
 
 def walk(target, structure):
@@ -42,8 +43,8 @@ def open_line(line):
     shape, _, expression = line.rpartition(": ")
     now = session.current()
     place = located(gdb.parse_and_eval(expression), expression)
-    opened = open_located(now.target(), now.types(), read_shapes(), place, Manner(shape=shape or None))
-    return now.target(), opened.structure
+    opened = open_located(now.target, now.types, read_shapes(), place, Manner(shape=shape or None))
+    return now.target, opened.structure
 
 
 def describe(line):

@@ -10,7 +10,8 @@ from gdbext.abi import X86_64
 from gdbext.heap.model import Arena, Blocks, Charge, Heap, Span, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
-from gdbext.target import Identity, Target
+from gdbext.process import Identity
+from gdbext.target import Target
 
 HEADER = 16
 PAGE = 4096

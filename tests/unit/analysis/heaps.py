@@ -7,18 +7,17 @@ from typing import Any, Sequence
 import numpy as np
 
 from gdbext.abi import X86_64
-from gdbext.analysis.blocktypes.model import BlockTypes, TypeName
-from gdbext.analysis.livefacts import Live, count_references
+from gdbext.analysis.blocks.livefacts import Live, count_references
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.mark import live_blocks, read_reach
 from gdbext.analysis.reach.model import Marked, RootHits, Roots, RootWord
-from gdbext.analysis.reach.naming import NoNames
+from gdbext.analysis.types.model import BlockTypes, TypeName
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.heap.model import Arena, Blocks, Heap, State
 from gdbext.kernels import Edges, Hits, PointerRules
 from gdbext.memory.fake import FakeMemory
 from gdbext.progress import SILENT
 from gdbext.report import ThreadRef
-from gdbext.structures.types import NoTypes
 from gdbext.target import Target
 
 NO_ARENA = 0xFFFFFFFF
@@ -88,6 +87,6 @@ def reaching(heaps: Sequence[Heap], target: Target) -> "dict[str, Any]":
         "reach": lambda reading: read_reach(target, heaps, reading, SILENT),
         "known_reach": lambda reading: None,
         "block_types": block_types,
-        "root_names": NoNames(),
-        "types": NoTypes(),
+        "root_names": NoDebugInfo(),
+        "types": NoDebugInfo(),
     }

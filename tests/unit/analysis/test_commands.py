@@ -7,16 +7,14 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
-from gdbext.analysis.reach.mark import read_reach
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import UsageError
 from gdbext.heap.jemalloc.heap import find_heaps
 from gdbext.heap.model import Blocks, Heap, State
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from gdbext.structures.library import Library
-from gdbext.structures.locks.model import NO_STACKS
+from gdbext.session import Session
 from tests.support.jeworld import laid
-from tests.unit.analysis.heaps import reaching
 
 mount(os.path.dirname(gdbext.__file__))
 
@@ -39,17 +37,9 @@ class Arguments:
 def context(maker):
     maker.span(0x10000, [(100, State.IN_USE), (200, State.SMALL), (300, State.IN_USE), (100, State.TOP)])
     heap, target = maker.heap(), maker.target()
-    return SimpleNamespace(
-        target=target,
-        heaps=lambda: [heap],
-        settings={},
-        progress=SILENT,
-        shapes=Library({}),
-        session=SimpleNamespace(reach=lambda *how: read_reach(target, [heap], *how)),
-        evaluate=lambda text: int(text, 0),
-        stacks=NO_STACKS,
-        **reaching([heap], target),
-    )
+    session = Session(lambda: target, NoDebugInfo())
+    session.heaps = lambda: [heap]
+    return session
 
 
 def test_summary_rss_and_triage(context):
@@ -69,8 +59,6 @@ def test_list_with_all_filters(context):
 
 def test_at(context):
     assert blocks.describe(context, Arguments("0x10010")).data.state == "in use"
-    with pytest.raises(UsageError, match="an address is missing; blocks at ADDRESS"):
-        blocks.describe(context, Arguments())
 
 
 @pytest.mark.parametrize(

@@ -5,28 +5,27 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-import gdbext
-from gdbext._mount import mount
-from gdbext.analysis.ledger import ledger
+from gdbext.analysis.beyond import Beyond
+from gdbext.analysis.footprint.ledger import ledger
 from gdbext.analysis.missing import Unexamined
-from gdbext.analysis.thresholds import thresholds
-from gdbext.analysis.triage import (
+from gdbext.analysis.page import (
     _LEADS_ON,
     _OF_JEMALLOC,
-    Beyond,
     death_text,
     find_corruption,
     leads_on,
+    make_page,
     ranked,
     target_text,
-    triage,
 )
+from gdbext.analysis.thresholds import thresholds
+from gdbext.catalogue import find_command
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.memory.process import ProcessMemory
+from gdbext.process import Identity, Thread
 from gdbext.render import json_pieces, text
 from gdbext.report import Confidence, Finding, Problem, Severity
-from gdbext.target import Identity, Thread
 
 MB = 1 << 20
 START = 0x10000000
@@ -43,7 +42,7 @@ def healthy(maker):
 def test_healthy_target(maker):
     healthy(maker)
     target, heap = maker.target(), maker.heap()
-    report = triage(target, [heap], {})
+    report = make_page(target, [heap], {})
     assert not report.findings
     shown = "".join(text(report, exact=False, limit=None))
     assert "No findings." in shown
@@ -53,7 +52,7 @@ def test_healthy_target(maker):
     data = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))["data"]
     assert data["findings"] == []
     alone = json.loads(
-        "".join(json_pieces(triage(target, [heap], {}), schema="x/1", target=None, limit=None))
+        "".join(json_pieces(make_page(target, [heap], {}), schema="x/1", target=None, limit=None))
     )["data"]["ledger"]
     assert data["ledger"] == alone
     assert report.data.ledger == ledger(target, [heap])[0]
@@ -61,7 +60,7 @@ def test_healthy_target(maker):
 
 def test_without_a_heap_there_is_no_all_clear(maker):
     healthy(maker)
-    report = triage(maker.target(), [], {})
+    report = make_page(maker.target(), [], {})
     assert report.data.verdict == "No heap was found, so there is nothing to judge but the ledger."
     assert not report.findings
 
@@ -70,7 +69,7 @@ def test_a_search_that_was_stopped_gives_no_all_clear(maker):
     healthy(maker)
     leaks = Unexamined("leaks", "stopped after 20 million blocks", "triage --leaks")
     left = [leaks, Unexamined("locks", "interrupted")]
-    report = triage(maker.target(), [maker.heap()], {}, beyond=Beyond(unexamined=left))
+    report = make_page(maker.target(), [maker.heap()], {}, beyond=Beyond(unexamined=left))
     assert report.data.verdict == (
         "No findings in what was examined; not examined: leaks (stopped after 20 million blocks); locks (interrupted)"
     )
@@ -79,7 +78,7 @@ def test_a_search_that_was_stopped_gives_no_all_clear(maker):
         ("not-examined", "leaks (stopped after 20 million blocks); next: triage --leaks", False),
         ("not-examined", "locks (interrupted)", False),
     ]
-    found = triage(maker.target(), [maker.heap()], {}, beyond=Beyond([finding()], unexamined=left[1:]))
+    found = make_page(maker.target(), [maker.heap()], {}, beyond=Beyond([finding()], unexamined=left[1:]))
     assert found.data.verdict == "1 finding; not examined: locks (interrupted)" and not found.complete
 
 
@@ -88,7 +87,7 @@ def test_findings_of_all_sources_ranked(maker):
     own = (finding("decay-stalled", size=500 * MB), finding("growth", size=1 * MB))
     damage = [Problem("chunk-size", 0x100 * at, f"bad {at}", True) for at in range(1, 8)]
     heap = maker.heap(findings=own, problems=[*damage, Problem("absent", None, "x")], largest_block=1000)
-    report = triage(maker.target(), [heap], {})
+    report = make_page(maker.target(), [heap], {})
     assert report.findings
     assert [each.kind for each in report.data.findings] == ["corruption", "decay-stalled", "fragmentation"]
     shown = "".join(text(report, exact=False, limit=None))
@@ -120,7 +119,7 @@ class Died:
 def test_why_it_died_comes_before_the_findings(maker):
     healthy(maker)
     died = Died('SIGABRT in thread 1: "free(): invalid pointer"', "main.c:212 flush_batch ← start_thread")
-    report = triage(maker.target(), [maker.heap(findings=[finding(size=500 * MB)])], {}, died=died)
+    report = make_page(maker.target(), [maker.heap(findings=[finding(size=500 * MB)])], {}, died=died)
     lines = "".join(text(report, exact=False, limit=None, plain=False)).splitlines()
     at = lines.index('died  SIGABRT in thread 1: "free(): invalid pointer"')
     assert lines[at + 1] == "      main.c:212 flush_batch ← start_thread"
@@ -137,9 +136,6 @@ def test_the_page_leads_on(maker):
     assert leads_on([finding("corruption")], [glibc])[0] == "glibc check"
     assert leads_on([finding("corruption")], [jemalloc])[0] == "gx jemalloc check"
     assert leads_on([finding("leak")], [glibc], ["triage --leaks"]) == ["triage --leaks", "blocks leaks"]
-    mount(os.path.dirname(gdbext.__file__))
-    from gdbext.commands import find_command
-
     known = {name for names in (_LEADS_ON, _OF_JEMALLOC) for commands in names.values() for name in commands}
     for name in known:
         spec = find_command(name.removeprefix("gx "))
@@ -149,7 +145,7 @@ def test_the_page_leads_on(maker):
 def test_remarks_say_what_leaked_and_what_would_go_back(maker):
     maker.span(START, [(60 * MB, State.IN_USE), (40 * MB, State.TOP)])
     heap = maker.heap(findings=[finding("leak", size=50 * MB)], trimmable=lambda: (99 * MB, "glibc trim"))
-    rows = {row.owner: row.remark for row in triage(maker.target(), [heap], {}).data.memory}
+    rows = {row.owner: row.remark for row in make_page(maker.target(), [heap], {}).data.memory}
     assert rows["test in use"] == "50 MiB of it leaked"
     assert rows["test free"] == "40 MiB would go back: glibc trim"  # no more than there is
 
@@ -157,7 +153,7 @@ def test_remarks_say_what_leaked_and_what_would_go_back(maker):
 def test_much_memory_of_nobody_is_explained(maker):
     maker.span(START, [(60 * MB, State.IN_USE)])
     region = Region(0x70000000, 0x70000000 + 100 * MB)
-    rows = {row.owner: row.remark for row in triage(maker.target(region), [maker.heap()], {}).data.memory}
+    rows = {row.owner: row.remark for row in make_page(maker.target(region), [maker.heap()], {}).data.memory}
     assert rows["anonymous rest"].startswith("of no allocator that is known")
 
 
@@ -165,10 +161,10 @@ def test_arena_proliferation_is_not_told_twice(maker):
     maker.span(START, [(1000, State.IN_USE), (1000, State.TOP)])
     chunks = [(100, State.IN_USE), (30 * MB, State.LARGE), (100, State.IN_USE), (1000, State.TOP)]
     maker.span(0x7F0000000000, chunks, "heap", 1)
-    alone = triage(maker.target(), [maker.heap(largest_block=1000)], {})
+    alone = make_page(maker.target(), [maker.heap(largest_block=1000)], {})
     assert [each.kind for each in alone.data.findings] == ["fragmentation"]
     own = (finding("arena-proliferation", size=30 * MB),)
-    both = triage(maker.target(), [maker.heap(largest_block=1000, findings=own)], {})
+    both = make_page(maker.target(), [maker.heap(largest_block=1000, findings=own)], {})
     assert [each.kind for each in both.data.findings] == ["arena-proliferation"]
 
 
@@ -218,7 +214,7 @@ def test_a_reservation_is_no_measure_for_findings(maker):
 
 
 def test_no_heap_at_all(maker):
-    report = triage(maker.target(Region(0x1000, 0x2000)), [], {})
+    report = make_page(maker.target(Region(0x1000, 0x2000)), [], {})
     assert not report.findings
     assert report.data.ledger.total == 0x1000
     assert report.notes[0].startswith("no heap of an allocator that gdbext knows was found")

@@ -15,8 +15,9 @@ from gdbext import __version__, render
 from gdbext.abi import X86_64
 from gdbext.errors import NoHeapError
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Identity
 from gdbext.report import Kind, Report, Rows, Severity, column, line
-from gdbext.target import Identity, Target
+from gdbext.target import Target
 
 from . import samples
 

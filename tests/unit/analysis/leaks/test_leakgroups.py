@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.analysis.leakgroups import NO_LEADER, ROLE_NAMES, group_leaks
+from gdbext.analysis.leaks.groups import NO_LEADER, ROLE_NAMES, group_leaks
 from tests.support.reachworld import DATA, HEAP, ReachWorld
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gdbext.analysis.blocktypes.model import HIGH, NO_CONFIDENCE, BlockTypes, TypeName
-from gdbext.analysis.leakdoubts import doubts_text, find_doubts
-from gdbext.analysis.leaks import leaks
+from gdbext.analysis.leaks.doubts import doubts_text, find_doubts
+from gdbext.analysis.leaks.report import leaks
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
+from gdbext.analysis.types.model import HIGH, NO_CONFIDENCE, BlockTypes, TypeName
 from gdbext.heap.model import State
 from gdbext.memory import Region
 from gdbext.progress import SILENT
@@ -281,7 +281,7 @@ def test_tags_registers_and_other_words_are_told():
 
 
 def test_contents_are_looked_at_for_the_first_rows_only(monkeypatch):
-    monkeypatch.setattr("gdbext.analysis.leaktables._HINTS", 2)
+    monkeypatch.setattr("gdbext.analysis.leaks.tables._HINTS", 2)
     reach = world()[0].reach()
     answer, _ = data(leaks(reach, None))
     assert [row["contents"] is None for row in answer["leak_roots"]] == [False, False, True, True, True]

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.leaks import leaks
+from gdbext.analysis.leaks.report import leaks
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.heap.model import Arena, Blocks, Heap, Span
 from gdbext.kernels import IN_USE
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.process import Thread
 from gdbext.progress import SILENT
-from gdbext.target import Target, Thread
+from gdbext.target import Target
 
 HEAP, STEP = 0x10000000, 64
 

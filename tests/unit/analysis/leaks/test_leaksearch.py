@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.analysis import leaksearch
-from gdbext.analysis.blocktypes.model import HIGH, BlockTypes, TypeName
-from gdbext.analysis.leaksearch import Ports, search
+from gdbext.analysis.beyond import NOTHING
+from gdbext.analysis.leaks.search import Ports, search
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN
+from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.memory import Region
 from gdbext.progress import SILENT, Deadline, checked
@@ -277,7 +277,7 @@ def test_no_heap_and_a_heap_that_was_interrupted():
 
     world = leaky()[0]
     assert why(look(world, reach=none)) == "none"
-    assert search(world.target(), [], TOLD, Ports(none, none, none), SILENT) == leaksearch.NOTHING
+    assert search(world.target(), [], TOLD, Ports(none, none, none), SILENT) == NOTHING
     heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
     for settings in (TOLD, {}):  # how much is in use is not known
         beyond = search(world.target(), [heap], settings, Ports(none, none, none), SILENT)

@@ -6,10 +6,10 @@ from typing import Iterable, Mapping, Optional
 
 import numpy as np
 
-from gdbext.analysis.reach.naming import FramePlace, NoNames
+from gdbext.debuginfo import FramePlace, NoDebugInfo
+from gdbext.layout.types import Type
 from gdbext.memory.elfsymbols import Variables
-from gdbext.structures.types import Type
-from gdbext.target import Module
+from gdbext.process import Module
 
 
 def variables(rows: Iterable[tuple[str, int, int]], static: Iterable[str] = ()) -> Variables:
@@ -24,7 +24,7 @@ def variables(rows: Iterable[tuple[str, int, int]], static: Iterable[str] = ()) 
     return Variables(*columns, local, np.array(offsets, np.uint32), strings)
 
 
-class SaidNames(NoNames):
+class SaidNames(NoDebugInfo):
     """The port, over tables given."""
 
     def __init__(
@@ -35,8 +35,8 @@ class SaidNames(NoNames):
         frames: Optional[Mapping[tuple[int, int], FramePlace]] = None,
         registers: Optional[Mapping[tuple[int, str], FramePlace]] = None,
     ) -> None:
-        self.data, self.own, self.types = data, own or {}, types or {}
-        self.frames, self.registers = frames or {}, registers or {}
+        self.data, self.own, self._types = data, own or {}, types or {}
+        self._frames, self.registers = frames or {}, registers or {}
         self.asked: list[str] = []
 
     def variables_of(self, module: Module) -> Optional[Variables]:
@@ -50,13 +50,13 @@ class SaidNames(NoNames):
         return name
 
     def find_variable_type(self, name: str, address: int) -> Optional[Type]:
-        return self.types.get(name)
+        return self._types.get(name)
 
     def find_type(self, name: str) -> Optional[Type]:
-        return self.types.get(name)
+        return self._types.get(name)
 
     def find_frame(self, thread: int, address: int) -> Optional[FramePlace]:
-        return self.frames.get((thread, address))
+        return self._frames.get((thread, address))
 
     def find_in_register(self, thread: int, register: str, value: int) -> Optional[FramePlace]:
         return self.registers.get((thread, register))

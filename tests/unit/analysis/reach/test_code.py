@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.code import is_generated_code, scan_code
-from gdbext.analysis.reach.naming import NoNames, Places
-from gdbext.analysis.refs import refs
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.heap.model import State
 from gdbext.kernels import BlockIndex, PointerRules
 from gdbext.memory import Region
@@ -93,7 +94,7 @@ def test_who_points_at_a_block_is_named_at_its_byte():
     freed = world.block(HEAP + 0x800, state=State.FREE)
     world.put(CODE + 0x100, (freed << 24) & (1 << 64) - 1, freed >> 40)
     reach = world.reach()
-    places = Places(reach, NoNames(), lambda: None)
+    places = Places(reach, NoDebugInfo(), lambda: None)
     for address, place in ((blocks[1], CODE + 3), (freed, CODE + 0x103)):
         found = refs(reach, places, address).data
         assert [(one.kind, one.address, one.into) for one in found.references] == [("anonymous", place, 0)]

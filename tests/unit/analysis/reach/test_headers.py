@@ -5,15 +5,16 @@ import random
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.analysis.leaks import leaks
-from gdbext.analysis.listing import Manner, listing
-from gdbext.analysis.livefacts import Live
-from gdbext.analysis.path import paths
+from gdbext.analysis.blocks.listing import Manner, listing
+from gdbext.analysis.blocks.livefacts import Live
+from gdbext.analysis.leaks.report import leaks
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.path import paths
+from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.headers import LEAST_BLOCKS
 from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import Reading
-from gdbext.analysis.reach.naming import NoNames, Places
-from gdbext.analysis.refs import refs
+from gdbext.debuginfo import NoDebugInfo
 from gdbext.progress import SILENT
 from tests.support.reachworld import DATA, HEAP, SIZE, ReachWorld
 
@@ -144,7 +145,7 @@ def test_every_answer_says_so():
     world, blocks, lost = world_of([16] * 40)
     world.put(blocks[0], blocks[1] + 16, blocks[1] + 24)
     reach = world.reach()
-    places = Places(reach, NoNames(), lambda: None)
+    places = Places(reach, NoDebugInfo(), lambda: None)
     (evidence,) = [one for one in leaks(reach, None).evidence if one.subject == "headers"]
     assert evidence.message == (
         "100.0% of the possibly leaked blocks that interior pointers lead to have one 16 bytes into them (40 of 40; "

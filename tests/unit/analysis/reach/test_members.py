@@ -1,7 +1,7 @@
 import pytest
 
 from gdbext.analysis.reach.members import member_path, member_text
-from gdbext.structures.types import Code, Field, Type
+from gdbext.layout.types import Code, Field, Type
 
 LONG = Type("long", Code.INTEGER, 8)
 POINTER = Type("void *", Code.POINTER, 8)

@@ -8,8 +8,8 @@ from gdbext.analysis.reach.model import STACK as STACK_KIND
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.heap.model import Span
 from gdbext.memory import Region
+from gdbext.process import Thread
 from gdbext.report import Problem
-from gdbext.target import Thread
 from tests.support.reachworld import DATA, HEAP, SIZE, STACK, ReachWorld
 
 

@@ -8,7 +8,7 @@ from gdbext.abi import I386, X86_64
 from gdbext.analysis.reach.model import ANONYMOUS, STACK
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.memory import Region
-from gdbext.target import Thread
+from gdbext.process import Thread
 from tests.support.reachworld import DATA, HEAP, ReachWorld
 from tests.support.reachworld import STACK as MAIN
 

@@ -13,8 +13,8 @@ from gdbext.analysis.reach.roots import read_roots
 from gdbext.analysis.reach.stacks import find_stack_bounds
 from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED
 from gdbext.memory import Region
+from gdbext.process import Thread
 from gdbext.progress import SILENT
-from gdbext.target import Thread
 from tests.support.reachworld import DATA, HEAP, SIZE, STACK, ReachWorld
 
 LOW = 0x400000

@@ -1,0 +1,1 @@
+"""Blocks of all heaps: summed up, listed, queried, and what is at one address."""

@@ -1,0 +1,418 @@
+"""The memory ledger: every byte of every mapping attributed to one owner.
+
+Heaps come first, by the charges that their allocators made; what they leave of a mapping goes to the
+stack of a thread whose stack pointer is there, to the file that is mapped, to a module's ``.bss``,
+to reserved address space (no access), else to the anonymous rest. The total is counted from the
+mappings alone, so that the residual shows charges that overlap or lie in no mapping.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, replace
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+
+import numpy as np
+
+from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
+from gdbext.heap.model import U64, Charge, Heap
+from gdbext.heap.reading import evidence_of, problems_of
+from gdbext.memory import Region, RegionIndex, for_each_written
+from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
+from gdbext.process import Module
+from gdbext.report import Bar, Kind, Memory, Problem, Report, column, line, table
+from gdbext.target import Target
+from gdbext.wording import count_text, size_text
+
+RESERVED = "reserved, no access"
+GUARDS = "thread stack guards"
+MAIN_STACK = "main thread stack"
+STACKS = "thread stacks"
+ANONYMOUS = "anonymous rest"
+
+FREE_PARTS = (
+    "free", "bins", "top", "heap slack", "free regions", "dirty", "muzzy", "cache of small extents",
+    "huge pages (free)",
+)  # fmt: skip
+
+_RETAINED = " retained"  # address space that jemalloc keeps, without pages
+_CLASHES_TOLD = 5
+_GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One owner of memory.
+
+    :param resident: bytes in RAM; None when unknown.
+    :param in_core: bytes whose contents the core has; None for a process.
+    :param written: of them what is no hole of the core's file: nobody ever wrote there.
+    :param share: of all that costs memory, see :func:`cost_of`.
+    :param bytes: of address space.
+    :param not_in_core: of them mapped in the target and absent from the core; None for a process.
+    """
+
+    owner: str = column("owner")
+    resident: Optional[int] = column(None, Kind.BYTES)
+    in_core: Optional[int] = column(None, Kind.BYTES)
+    written: Optional[int] = column(None, Kind.BYTES, json=False)
+    bar: Bar = column("share", Kind.BAR, json=False)
+    share: Optional[float] = column("", Kind.SHARE, json=False)
+    bytes: int = column("mapped", Kind.BYTES)
+    not_in_core: Optional[int] = column(None, Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class LiveEntry(Entry):
+    """As :class:`Entry`, where residency is known."""
+
+    resident: Optional[int] = column("resident", Kind.BYTES)
+
+
+@dataclass(frozen=True)
+class CoreEntry(Entry):
+    """As :class:`Entry`, of a core."""
+
+    written: Optional[int] = column("in core", Kind.BYTES, json=False)
+
+
+@dataclass(frozen=True)
+class PartialEntry(CoreEntry):
+    """As :class:`CoreEntry`, where memory is missing."""
+
+    not_in_core: Optional[int] = column("not in core", Kind.BYTES)
+
+
+def cost_of(entry: Entry) -> int:
+    """Return the bytes of an owner that cost memory: in RAM; else in the core and written; else all but reserves."""
+    if entry.resident is not None:
+        return entry.resident
+    if is_reserve(entry.owner):
+        return 0
+    return entry.bytes if entry.written is None else entry.written
+
+
+def is_reserve(owner: str) -> bool:
+    """Return whether an owner's memory is address space alone."""
+    return owner in (RESERVED, GUARDS) or owner.endswith(_RETAINED)
+
+
+def memory_of(owner: str) -> Memory:
+    """Return what an owner's memory is for."""
+    if owner[:1] in "/[" or owner.endswith("(bss)") or ":" in owner:
+        return Memory.FILE
+    if is_reserve(owner):
+        return Memory.RESERVED
+    if owner in (STACKS, MAIN_STACK):
+        return Memory.STACK
+    if owner == ANONYMOUS:
+        return Memory.ANONYMOUS
+    if owner.endswith(" in use"):
+        return Memory.USED
+    return Memory.FREE if owner.endswith(tuple(f" {part}" for part in FREE_PARTS)) else Memory.OVERHEAD
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What ``rss`` answers.
+
+    :param total: bytes of all mappings.
+    :param residual: ``total`` less all entries: 0 unless charges overlap or lie outside.
+    :param rss: the kernel's own count, as are ``pss``, ``anon_huge_pages`` and ``swap``.
+    :param rss_difference: ``rss`` less ``resident``; the kernel does not count the zero page nor vdso.
+    """
+
+    entries: Sequence[Entry] = table("Memory by owner")
+    total: int = line("total", Kind.BYTES)
+    residual: int = line("residual", Kind.BYTES)
+    resident: Optional[int] = line(None, Kind.BYTES, default=None)
+    rss: Optional[int] = line(None, Kind.BYTES, default=None)
+    pss: Optional[int] = line(None, Kind.BYTES, default=None)
+    anon_huge_pages: Optional[int] = line(None, Kind.BYTES, default=None)
+    swap: Optional[int] = line(None, Kind.BYTES, default=None)
+    rss_difference: Optional[int] = line(None, Kind.BYTES, default=None)
+
+
+@dataclass(frozen=True)
+class LiveLedger(Ledger):
+    """As :class:`Ledger`, where residency is known."""
+
+    resident: Optional[int] = line("resident", Kind.BYTES, default=None)
+    rss: Optional[int] = line("RSS of the kernel", Kind.BYTES, default=None)
+    pss: Optional[int] = line("PSS", Kind.BYTES, default=None)
+    anon_huge_pages: Optional[int] = line("AnonHugePages", Kind.BYTES, default=None)
+    swap: Optional[int] = line("swap", Kind.BYTES, default=None)
+    rss_difference: Optional[int] = line("RSS less resident", Kind.BYTES, default=None)
+
+
+def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> Report:
+    """Attribute every byte of the target's mappings to one owner.
+
+    :param known: which pages are in RAM.
+    """
+    account, problems = ledger(target, heaps, known.residency)
+    return Report(
+        account,
+        evidence=evidence_of(heaps),
+        problems=[*problems_of(heaps, brief=True), *problems],
+        complete=all(heap.complete for heap in heaps),
+        notes=notes_on(heaps, known),
+    )
+
+
+def notes_on(heaps: Sequence[Heap], known: Knowledge) -> Sequence[str]:
+    """Return the lines on what the ledger could not know."""
+    missing = "no heap of an allocator that gdbext knows was found: such memory is part of the anonymous rest"
+    return [*([] if heaps else [missing]), *([known.unknown] if known.unknown else [])]
+
+
+def ledger(
+    target: Target, heaps: Sequence[Heap], residency: Optional[Residency] = None
+) -> Tuple[Ledger, Sequence[Problem]]:
+    """Return the ledger alone, and what was wrong with the charges."""
+    regions = target.memory.regions()
+    mapped = coverage_of(regions)
+    charges = [charge for heap in heaps for charge in heap.charges]
+    union = unite([(charge.starts, charge.ends) for charge in charges])
+    absent, present = ([r for r in regions if r.source == source] for source in ("absent", "memory"))
+    gauge = _Gauge(residency, coverage_of(absent), coverage_of(present), _written(target, present), target.live)
+    sums: Dict[str, _Sum] = {}
+    for charge in charges:
+        gauge.add(sums, charge.owner, charge.starts, charge.ends)
+    for owner, starts, ends in _rest(target, regions, union.covered):
+        gauge.add(sums, owner, starts, ends)
+    problems = list(_overlap_problems(charges, union.clashes, union.overlap))
+    if mapped.within(union.covered.starts, union.covered.ends) != union.covered.bytes:
+        problems += _outside_problems(charges, mapped)
+    return _ledger(sums, mapped.bytes, gauge), problems
+
+
+def find_anonymous_rest(target: Target, heaps: Sequence[Heap]) -> Coverage:
+    """Return the memory of the target that is there and stands as anonymous rest, or under a name given to such."""
+    regions = [region for region in target.memory.regions() if region.source != "absent"]
+    charged = unite([(charge.starts, charge.ends) for heap in heaps for charge in heap.charges]).covered
+    rest = [
+        (starts, ends)
+        for owner, starts, ends in _rest(target, regions, charged)
+        if owner == ANONYMOUS or owner.startswith("[anon:")
+    ]
+    return unite(rest).covered
+
+
+def _written(target: Target, present: Sequence[Region]) -> Coverage:
+    """Return what of a core's memory somebody wrote; where the memory does not know, all of it."""
+    if target.live:
+        return coverage_of(present)
+    pieces = [one for region in present for one in for_each_written(target.memory, region.start, region.end)]
+    return Coverage(*columns(pieces))
+
+
+def coverage_of(regions: Sequence[Region]) -> Coverage:
+    """Return the address ranges of regions that are sorted and disjoint."""
+    starts = np.fromiter((region.start for region in regions), np.uint64, len(regions))
+    ends = np.fromiter((region.end for region in regions), np.uint64, len(regions))
+    return Coverage(starts, ends)
+
+
+@dataclass
+class _Sum:
+    """What one owner has so far."""
+
+    bytes: int = 0
+    resident: int = 0
+    absent: int = 0
+    in_core: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True)
+class _Gauge:
+    """Measures intervals against what is in RAM, or what the core has."""
+
+    residency: Optional[Residency]
+    absent: Coverage
+    present: Coverage
+    written: Coverage
+    live: bool
+
+    def add(self, sums: Dict[str, _Sum], owner: str, starts: U64, ends: U64) -> None:
+        """Add intervals to an owner's sum."""
+        account = sums.setdefault(owner, _Sum())
+        account.bytes += bytes_of(starts, ends)
+        if self.residency is not None:
+            account.resident += self.residency.resident(starts, ends)
+        if self.absent.bytes:
+            account.absent += self.absent.within(starts, ends)
+        if not self.live:
+            account.in_core += self.present.within(starts, ends)
+            account.written += self.written.within(starts, ends)
+
+    @property
+    def row_type(self) -> Type[Entry]:
+        """The row that shows what is known."""
+        if self.residency is not None:
+            return LiveEntry
+        if self.live:
+            return Entry
+        return PartialEntry if self.absent.bytes else CoreEntry
+
+
+def _entry(owner: str, account: _Sum, gauge: _Gauge) -> Entry:
+    return gauge.row_type(
+        owner,
+        account.resident if gauge.residency is not None else None,
+        None if gauge.live else account.in_core,
+        None if gauge.live else account.written,
+        Bar(None, memory_of(owner)),
+        None,
+        account.bytes,
+        None if gauge.live else account.absent,
+    )
+
+
+def _with_share(entry: Entry, whole: int) -> Entry:
+    share = cost_of(entry) / whole if whole else None
+    return replace(entry, bar=replace(entry.bar, share=share), share=share)
+
+
+def _ledger(sums: Mapping[str, _Sum], total: int, gauge: _Gauge) -> Ledger:
+    entries = [_entry(owner, account, gauge) for owner, account in sums.items() if account.bytes]
+    whole = sum(map(cost_of, entries))
+    entries = [_with_share(entry, whole) for entry in entries]
+    entries.sort(key=lambda entry: (entry.owner == RESERVED, -cost_of(entry), -entry.bytes))
+    residual = total - sum(entry.bytes for entry in entries)
+    if gauge.residency is None:
+        return Ledger(entries, total, residual)
+    resident = sum(account.resident for account in sums.values())
+    return _live_ledger(entries, total, residual, resident, gauge.residency)
+
+
+def _live_ledger(
+    entries: Sequence[Entry], total: int, residual: int, resident: int, residency: Residency
+) -> Ledger:
+    use = residency.mappings()
+    kernel = sum(mapping.rss for mapping in use)
+    return LiveLedger(
+        entries,
+        total,
+        residual,
+        resident,
+        kernel,
+        sum(mapping.pss for mapping in use),
+        sum(mapping.anon_huge for mapping in use),
+        sum(mapping.swap for mapping in use),
+        kernel - resident,
+    )
+
+
+def _rest(
+    target: Target, regions: Sequence[Region], charged: Coverage
+) -> Iterator[Tuple[str, U64, U64]]:
+    """Iterate over the owners of what no heap claims, with their intervals."""
+    pieces = list(_Bss(target.modules).split(regions))
+    starts, ends, source = subtract(coverage_of(pieces), charged)
+    owners = region_owners(target, pieces)
+    labels = sorted(set(owners))
+    code = {label: number for number, label in enumerate(labels)}
+    codes = np.fromiter((code[owner] for owner in owners), np.int64, len(owners))[source]
+    for number, label in enumerate(labels):
+        mine = codes == number
+        yield label, starts[mine], ends[mine]
+
+
+class _Bss:
+    """Finds anonymous memory that belongs to a module: what its last segment has beyond the file."""
+
+    def __init__(self, modules: Sequence[Module]) -> None:
+        self._modules = sorted(modules, key=lambda module: module.base)
+        self._bases = [module.base for module in self._modules]
+
+    def find(self, region: Region) -> Optional[Module]:
+        """Return the module whose address range an anonymous region begins in, or None."""
+        at = bisect.bisect_right(self._bases, region.start) - 1
+        if at < 0 or not region.anonymous or not region.writable:
+            return None
+        return self._modules[at] if region.start < self._modules[at].end else None
+
+    def split(self, regions: Sequence[Region]) -> Iterator[Region]:
+        """Iterate over the regions, cut where a module ends inside one: the kernel merges neighbours."""
+        for region in regions:
+            module = self.find(region)
+            if module is not None and module.end < region.end:
+                yield replace(region, end=module.end)
+                yield replace(region, start=module.end)
+            else:
+                yield region
+
+
+def region_owners(target: Target, regions: Sequence[Region]) -> Sequence[str]:
+    """Return for each mapping who owns what no heap claims of it."""
+    stacks, bss = _stacks(target), _Bss(target.modules)
+    owners: List[str] = []
+    for region, after in zip(regions, [*regions[1:], None]):
+        owner = stacks.get(region.start)
+        if owner is None and region.permissions == "---":
+            owner = GUARDS if _is_guard(region, after, stacks) else RESERVED
+        owners.append(owner or _owner(region, bss.find(region)))
+    return owners
+
+
+def _is_guard(region: Region, after: Optional[Region], stacks: Mapping[int, str]) -> bool:
+    beside = after is not None and after.start == region.end and after.start in stacks
+    return beside and region.anonymous and region.size <= _GUARD_LIMIT
+
+
+def _owner(region: Region, bss_of: Optional[Module]) -> str:
+    if region.name == "[stack]":
+        return MAIN_STACK
+    if bss_of is not None:
+        return f"{bss_of.path} (bss)"
+    if region.name and region.name != "[heap]":
+        return region.name
+    return ANONYMOUS
+
+
+def _stacks(target: Target) -> Mapping[int, str]:
+    """Return the start of each mapping that a thread's stack pointer is in, and its owner."""
+    index: RegionIndex = target.index
+    found: Dict[int, str] = {}
+    for thread in target.threads:
+        region = index.find(thread.stack_pointer) if thread.stack_pointer is not None else None
+        if region is None or not region.anonymous or region.name == "[heap]":
+            continue
+        main = region.name == "[stack]" or (thread.lwp is not None and thread.lwp == target.identity.pid)
+        if found.get(region.start) != MAIN_STACK:
+            found[region.start] = MAIN_STACK if main else STACKS
+    return found
+
+
+def _outside_problems(charges: Sequence[Charge], mapped: Coverage) -> Iterator[Problem]:
+    """Iterate over the owners that claim memory which is in no mapping."""
+    for charge in charges:
+        outside = charge.bytes - mapped.within(charge.starts, charge.ends)
+        if outside > 0:
+            first = _first_outside(charge, mapped)
+            message = f'"{charge.owner}" claims {size_text(outside)} that no mapping holds'
+            yield Problem("ledger-outside", first, message)
+
+
+def _first_outside(charge: Charge, mapped: Coverage) -> int:
+    held = mapped.below(charge.ends) - mapped.below(charge.starts)
+    return int(charge.starts[np.flatnonzero(held < charge.ends - charge.starts)[0]])
+
+
+def _overlap_problems(charges: Sequence[Charge], clashes: U64, overlap: int) -> Iterator[Problem]:
+    """Iterate over the first places that two charges claim, and say how much it is in all."""
+    for address in clashes[:_CLASHES_TOLD].tolist():
+        names = " and ".join(f'"{name}"' for name in _claimants(charges, address))
+        yield Problem("ledger-overlap", address, f"claimed twice: {names}")
+    if len(clashes) > _CLASHES_TOLD:
+        more = count_text(len(clashes) - _CLASHES_TOLD, "more place")
+        yield Problem("ledger-overlap", None, f"claimed twice in {more}; {size_text(overlap)} in all")
+
+
+def _claimants(charges: Sequence[Charge], address: int) -> Iterator[str]:
+    for charge in charges:
+        inside = (charge.starts <= address) & (charge.ends > address)
+        for _ in range(int(np.count_nonzero(inside))):
+            yield charge.owner

@@ -1,0 +1,1 @@
+"""What leaked: searched for, grouped, reported."""

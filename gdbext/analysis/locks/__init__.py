@@ -1,0 +1,1 @@
+"""Who waits for which lock, and what is wrong with that."""

@@ -1,0 +1,1 @@
+"""Lists and hash tables: counted, judged, found among variables."""

@@ -1,0 +1,1 @@
+"""Commands run: parsed, answered, printed."""

@@ -1,0 +1,183 @@
+"""The shell program's question: one report gives the text or the JSON, and the exit status.
+
+A process is stopped as late as can be, when gdb has its symbols and Python its modules, and goes on before anything is
+printed: the rows of tables are made while it stands still, up to :data:`KEPT` of each. Only a longer table whose rows
+read memory keeps it until they are written.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from typing import Any, Callable, Iterable, Optional, TextIO
+
+from gdbext import catalogue
+from gdbext.arguments import Arguments
+from gdbext.bridge import dependencies
+from gdbext.bridge.commands.command import attempt, find_function, make_report, working, write_beside
+from gdbext.bridge.commands.context import Context
+from gdbext.bridge.stops.holding import Hold
+from gdbext.errors import GdbextError, UsageError
+from gdbext.exchange import Question, Trailer, answer_path, read_question, schema_of, write_trailer
+from gdbext.report import Report, Rows, Status, exit_status, rendered, rows_of
+
+KEPT = 10_000  # rows of each table
+
+
+def answer(folder: str) -> None:
+    """Answer the question of a folder. The trailer comes last, so that it ends nothing that is cut short."""
+    path = answer_path(folder)
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        shell = _Shell(read_question(folder), stream)
+        fault = shell.run()
+    if fault is not None:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(shell.error_text(fault))
+    write_trailer(folder, shell.trailer(fault, os.path.getsize(path)))
+
+
+class _Stop:
+    """An interrupt that is heard between two rows, so that what is printed stays whole."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def note(self, number: int, frame: object) -> None:
+        """Take the signal."""
+        self.asked = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where it has come."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+class _Shell:
+    def __init__(self, question: Question, stream: TextIO) -> None:
+        self.question = question
+        self.stream = stream
+        self.hold = Hold(question.pid)
+        self.context = Context()
+        self.report: Optional[Report] = None
+
+    def run(self) -> Optional[GdbextError]:
+        """Write the answer; return why there is none."""
+        fault = attempt(self.context, self._answer)
+        return attempt(self.context, self._end) or fault
+
+    def error_text(self, fault: GdbextError) -> str:
+        """Return what stands in the place of an answer."""
+        if not self.question.json:
+            return ""
+        from gdbext import render
+
+        return render.error_json(schema_of(self.question.command), self.context.known_target, fault)
+
+    def trailer(self, fault: Optional[GdbextError], size: int) -> Trailer:
+        """Return what the exit status is made of.
+
+        :param size: bytes of the answer.
+        """
+        if fault is not None:
+            error = {"kind": fault.kind, "message": fault.message, "hint": fault.hint}
+            return Trailer(int(Status.FAILED), False, False, size, error)
+        report = self.report
+        assert report is not None  # it was written
+        return Trailer(int(exit_status(report)), bool(report.complete), bool(report.findings), size)
+
+    def _end(self) -> None:
+        self.hold.let_go()
+        _written(self.stream.close)
+
+    def _put(self, pieces: Iterable[str]) -> None:
+        for piece in pieces:
+            _written(partial(self.stream.write, piece))
+
+    def _answer(self) -> None:
+        question = self.question
+        spec = catalogue.find_command(question.command)
+        if spec is None:
+            raise UsageError(f"there is no command {question.command}")
+        known = {option.name: option for option in spec.all_options}
+        arguments = Arguments(known, question.options, question.expression, question.words)
+        _prepare(spec, question.pid is not None)
+        self.hold.attach()
+        with working(spec, self.context):
+            if question.core is not None:
+                self.context.session.core = question.core
+            self._write(spec, arguments, make_report(spec, arguments, self.context))
+
+    def _write(self, spec: Any, arguments: Arguments, report: Report) -> None:
+        stop = _Stop()
+        limit = self._limit(spec, arguments, report)
+        wanted = [_keep(rows, limit) for rows in rows_of(report.data) if self.hold.pid is not None]
+        signal.signal(signal.SIGINT, stop.note)
+        for rows in rows_of(report.data):
+            rows.check = stop.check
+        if not any(wanted):
+            self.hold.let_go()
+        self.context.progress.clear()
+        if self.question.json:
+            self._write_json(spec, arguments, report)
+        else:
+            self._write_text(arguments, report, limit)
+        self.report = rendered(report)
+
+    def _limit(self, spec: Any, arguments: Arguments, report: Report) -> Optional[int]:
+        """Return how many rows of a table are wanted at most, None for all."""
+        from gdbext.render.textual import DEFAULT_LIMIT
+
+        asked: Optional[int] = arguments.value("limit")
+        if asked is not None or self.question.json or report.bare:
+            return asked or None
+        return (DEFAULT_LIMIT if spec.shown is None else spec.shown) or None
+
+    def _write_json(self, spec: Any, arguments: Arguments, report: Report) -> None:
+        from gdbext import render
+
+        pieces = render.json_pieces(
+            report,
+            schema=spec.schema,
+            target=self.context.known_target,
+            limit=arguments.value("limit"),
+            let_go=self.hold.let_go,
+        )
+        self._put(pieces)
+
+    def _write_text(self, arguments: Arguments, report: Report, limit: Optional[int]) -> None:
+        from gdbext import render
+
+        width, color = self.question.width, self.question.color
+        exact, evidence = arguments.flag("bytes"), arguments.flag("evidence")
+        self._put(render.text(report, exact=exact, limit=limit or 0, width=width, color=color, evidence=evidence))
+        held = self.hold.let_go()
+        if report.bare:
+            write_beside("".join(render.remarks(report, width)))
+        elif held is not None:
+            self._put([f"\nThe process was stopped for {held:.2f} s.\n"])
+
+
+def _keep(rows: Rows, limit: Optional[int]) -> bool:
+    """Make rows now that read the target; return whether others may have to be made while it is stopped.
+
+    :param limit: how many are printed at most, None for all.
+    """
+    reading = [number for number in (rows.reads, None if limit is None else limit + 1) if number is not None]
+    needed = min(reading, default=KEPT + 1)
+    if not needed:
+        return False
+    return rows.keep(min(needed, KEPT)) and needed > KEPT
+
+
+def _written(write: Callable[[], object]) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it") from None
+
+
+def _prepare(spec: Any, live: bool) -> None:
+    """Load what a command needs, all of it before a process is stopped for it."""
+    dependencies.load(*dependencies.NEEDED[: None if live else 2])
+    find_function(spec.run)

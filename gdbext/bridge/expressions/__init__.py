@@ -1,0 +1,1 @@
+"""The user's expressions, and what names mean in them."""

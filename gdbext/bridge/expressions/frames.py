@@ -1,0 +1,84 @@
+"""The frames of all threads, one after the other, within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Optional
+
+import gdb
+
+from gdbext.bridge.expressions import language
+from gdbext.bridge.ports import threads
+
+FRAMES_A_THREAD = 64
+
+
+@dataclass
+class Bound:
+    """How much a search may examine: counted, not timed, so that each run over a core comes as far.
+
+    :param left: variables and frames that are still to be had.
+    :param spent: whether it was cut short.
+    """
+
+    left: int
+    spent: bool = False
+
+    def take(self) -> bool:
+        """Count one more; return whether there was one to be had."""
+        self.spent = self.spent or self.left <= 0
+        self.left -= 1
+        return not self.spent
+
+
+@dataclass(frozen=True)
+class Place:
+    """A frame.
+
+    :param thread: gdb's number.
+    :param level: as gdb counts it, inlined frames too.
+    """
+
+    thread: int
+    level: int
+    frame: gdb.Frame
+
+    def __str__(self) -> str:
+        return f"frame {self.level} of thread {self.thread}"
+
+
+def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]:
+    """Iterate over frames, newest first, of the selected thread, then of the others; each is selected.
+
+    The caller gives back the selection (``selection.kept``).
+
+    :param most: frames of one thread.
+    """
+    for thread in _threads():
+        if bound.spent:
+            return
+        for level, frame in enumerate(_frames(thread, bound)):
+            if level >= most:
+                break
+            frame.select()
+            with language.like_c():  # gdb's language follows the frame
+                yield Place(thread.num, level, frame)
+
+
+def _threads() -> Iterator[gdb.InferiorThread]:
+    selected = gdb.selected_thread()
+    if selected is not None:
+        yield selected
+    yield from (thread for thread in threads.listed() if thread != selected)
+
+
+def _frames(thread: gdb.InferiorThread, bound: Bound) -> Iterator[gdb.Frame]:
+    frame: Optional[gdb.Frame]
+    try:
+        thread.switch()
+        frame = gdb.newest_frame()
+        while frame is not None and bound.take():
+            yield frame
+            frame = frame.older()
+    except gdb.error:  # it runs, its registers are not in the core, or its stack is damaged
+        return

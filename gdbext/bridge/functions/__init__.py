@@ -1,0 +1,1 @@
+"""Convenience functions and breakpoints."""

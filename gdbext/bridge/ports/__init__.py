@@ -1,0 +1,1 @@
+"""What gdb knows, as the engine wants it."""

@@ -1,0 +1,96 @@
+"""Stacks as gdb unwinds them. A stack that gdb cannot unwind is short; it never spoils the others."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from typing import Iterator, Optional, Sequence
+
+import gdb
+
+from gdbext.bridge.expressions import selection
+from gdbext.debuginfo import HANDLER, Frame
+from gdbext.process import Thread
+from gdbext.target import Target
+
+_DEEP = 24
+_STACK_POINTERS = ("rsp", "esp", "sp", "r1")
+
+
+class GdbStacks:
+    """Unwinds the selected inferior's threads; what it has unwound is kept while it lives.
+
+    :param target: knows the module of an address where gdb has not found the file; None asks gdb alone.
+    """
+
+    def __init__(self, target: Optional[Target] = None) -> None:
+        self._target = target
+        self._threads = {thread.num: thread for thread in gdb.selected_inferior().threads()}
+        self._kept: "dict[int, _Unwound]" = {}
+        self._modules: "dict[int, Optional[str]]" = {}
+
+    def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
+        """Return the newest frames of a thread, innermost first; as many as gdb can unwind."""
+        known = self._kept.get(thread.number)
+        if known is None or (len(known.frames) < limit and not known.whole):
+            # Going back to a thread costs as much as all its frames: one time is deep enough for all who ask.
+            known = self._kept[thread.number] = self._unwind(thread.number, max(limit, _DEEP))
+        return known.frames[:limit]
+
+    def _unwind(self, number: int, limit: int) -> "_Unwound":
+        known = self._threads.get(number)
+        if known is None or not known.is_valid():
+            return _Unwound((), True)
+        found: "list[Frame]" = []
+        with selection.kept():
+            try:
+                known.switch()
+                for frame in itertools.islice(_frames(), limit):
+                    found.append(self._read_frame(len(found), frame))
+            except gdb.error:  # a stack that is damaged, or not all in the core: what there is must do
+                return _Unwound(tuple(found), True)
+        return _Unwound(tuple(found), len(found) < limit)
+
+    def _read_frame(self, level: int, frame: gdb.Frame) -> Frame:
+        pc = frame.pc()
+        if pc not in self._modules:
+            self._modules[pc] = self._find_module(pc)
+        name = HANDLER if frame.type() == gdb.SIGTRAMP_FRAME else frame.name()
+        return Frame(level, pc, find_stack_pointer(frame), name, self._modules[pc], _line(frame))
+
+    def _find_module(self, pc: int) -> Optional[str]:
+        module = None if self._target is None else self._target.find_module(pc)
+        space = gdb.current_progspace()
+        path = module.path if module is not None else None if space is None else space.solib_name(pc)
+        return None if path is None else os.path.basename(path)
+
+
+@dataclass(frozen=True)
+class _Unwound:
+    frames: "tuple[Frame, ...]"
+    whole: bool  # no more can be had
+
+
+def _frames() -> Iterator[gdb.Frame]:
+    frame: Optional[gdb.Frame] = gdb.newest_frame()
+    while frame is not None:
+        yield frame
+        frame = frame.older()
+
+
+def find_stack_pointer(frame: gdb.Frame) -> Optional[int]:
+    """Return the stack pointer in a frame, or None where it is not known."""
+    for name in _STACK_POINTERS:
+        try:
+            return int(frame.read_register(name)) & ((1 << 64) - 1)
+        except (gdb.error, ValueError):  # not on this machine
+            continue
+    return None
+
+
+def _line(frame: gdb.Frame) -> Optional[str]:
+    place = frame.find_sal()
+    if place.symtab is None or not place.line:
+        return None
+    return f"{os.path.basename(place.symtab.filename)}:{place.line}"

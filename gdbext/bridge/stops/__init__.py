@@ -1,0 +1,1 @@
+"""One stop of an inferior, and what is kept for it."""

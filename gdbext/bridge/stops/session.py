@@ -1,0 +1,131 @@
+"""What is known of an inferior at its present stop, kept between commands.
+
+A session dies with the stop: when the inferior goes on, when its memory is written, when an object
+file comes or goes, and when it is another core or process than before. The last is seen by holding
+one of gdb's thread objects, which gdb invalidates on detach, kill and ``core-file``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Dict, Optional
+
+import gdb
+
+from gdbext.bridge import dependencies
+from gdbext.bridge.ports.debuginfo import GdbDebugInfo
+from gdbext.bridge.stops import settings
+from gdbext.bridge.stops.changes import objfiles_changed
+from gdbext.session import Session
+
+if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
+    from gdbext.bridge.commands.elements import Elements
+    from gdbext.structures.shapes.library import Library
+    from gdbext.target import Target
+
+_ENDING_EVENTS = (
+    "cont",
+    "exited",
+    "memory_changed",
+    "register_changed",
+    "inferior_call",
+    "inferior_deleted",
+)
+_OBJFILE_EVENTS = ("new_objfile", "free_objfile", "clear_objfiles", "executable_changed")
+
+_sessions: "Dict[int, GdbSession]" = {}
+
+
+class GdbSession(Session):
+    """One inferior at one stop.
+
+    :ivar core: the core's name, where gdb has another file open for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._read, GdbDebugInfo(lambda: self.target))
+        self._inferior = gdb.selected_inferior()
+        self._anchor = next(iter(self._inferior.threads()), None)
+        self._key = _identify(self._inferior)
+        self._elements: Optional[Elements] = None
+        self.core: Optional[str] = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the inferior is still at the stop that this session describes."""
+        if not self._inferior.is_valid() or _identify(self._inferior) != self._key:
+            return False
+        return self._anchor is not None and self._anchor.is_valid()
+
+    def _read(self) -> Target:
+        dependencies.load()
+        from gdbext.bridge.ports.target import read_target
+
+        target = read_target()
+        return replace(target, identity=replace(target.identity, core=self.core or target.identity.core))
+
+    @property
+    def shapes(self) -> Library:
+        """The shapes of the pack and the user's own."""
+        return read_shapes()
+
+    @property
+    def elements(self) -> Elements:
+        """What prints elements, tests them, and runs commands for them."""
+        if self._elements is None:
+            from gdbext.bridge.commands.elements import Elements
+
+            self._elements = Elements()
+        return self._elements
+
+    def close_elements(self) -> None:
+        """Put back what of gdb's settings was changed for a command."""
+        if self._elements is not None:
+            self._elements.close()
+            self._elements = None
+
+
+def read_shapes() -> Library:
+    """Return the pack's shapes and those in the folder of ``set gx shapes-folder``, which rule."""
+    dependencies.load("tomli")
+    from gdbext.structures.shapes import known
+
+    return known.read_shapes(settings.current_text("shapes-folder").strip())
+
+
+def current() -> GdbSession:
+    """Return the selected inferior's session, a new one where the old has ended."""
+    number = gdb.selected_inferior().num
+    session = _sessions.get(number)
+    if session is None or not session.fresh:
+        session = _sessions[number] = GdbSession()
+    return session
+
+
+def drop() -> None:
+    """End every session."""
+    _sessions.clear()
+
+
+def listen() -> None:
+    """End sessions on gdb's events, as far as this gdb has them."""
+    for names, react in ((_ENDING_EVENTS, _on_event), (_OBJFILE_EVENTS, _on_objfile)):
+        for name in names:
+            registry = getattr(gdb.events, name, None)
+            if registry is not None:
+                registry.connect(react)
+
+
+def _on_event(event: object) -> None:
+    drop()
+
+
+def _on_objfile(event: object) -> None:
+    drop()
+    objfiles_changed()
+
+
+def _identify(inferior: gdb.Inferior) -> tuple[object, ...]:
+    # The sysroot decides which files stand in for what a core does not hold, the setting which pages are read.
+    swapped = settings.current_value("swapped")
+    return (inferior.pid, inferior.progspace.filename, gdb.parameter("sysroot"), swapped)

@@ -1,0 +1,93 @@
+"""Why there is no answer: what gdb said of it, in one line."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from gdbext.cli.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
+from gdbext.cli.gdbrun import GdbOutcome
+from gdbext.cli.options import Options
+from gdbext.errors import BadCoreError, GdbextError, NoTargetError
+
+
+def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
+    """Return why gdb left no whole answer, as far as it is known."""
+    if outcome.stopped == "timeout":
+        return TimeOutError(f"no answer within {options.timeout:g} s", "--timeout gives more")
+    if outcome.stopped == "interrupted":
+        return TimeOutError("stopped before there was an answer")
+    known = _find_explained((*_REFUSALS, *_EXPLAINED), options, outcome.diagnostics)
+    if known is not None:
+        return known
+    if outcome.status < 0:
+        return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered")
+    last = outcome.diagnostics[-1] if outcome.diagnostics else f"it ended with status {outcome.status}"
+    return GdbFailedError(f"gdb gave no answer: {last}")
+
+
+def find_refusal(options: Options, outcome: GdbOutcome, error: Mapping[str, Any]) -> Optional[GdbextError]:
+    """Return why a command had nothing to examine, where that is known better than it knows itself, else None."""
+    if outcome.stopped:
+        return explain(options, outcome)
+    return _find_explained(_REFUSALS, options, [*outcome.diagnostics, error["message"]])
+
+
+def error_of(error: Mapping[str, Any]) -> GdbextError:
+    """Return the error that a trailer holds."""
+    made = GdbextError(error["message"], error["hint"])
+    made.kind = error["kind"]
+    return made
+
+
+def _find_explained(
+    table: Sequence[tuple[str, Callable[[Options], GdbextError]]], options: Options, lines: Sequence[str]
+) -> Optional[GdbextError]:
+    text = "\n".join(lines)
+    return next((explained(options) for pattern, explained in table if re.search(pattern, text)), None)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+_REFUSALS = (
+    (
+        r"ptrace: Operation not permitted",
+        lambda options: NoPermissionError(
+            f"process {options.pid} may not be looked at",
+            "run as its owner or as root; kernel.yama.ptrace_scope may forbid it, "
+            "and a process has one debugger at a time",
+        ),
+    ),
+    (
+        r"is not a core dump",
+        lambda options: BadCoreError(
+            f"gdb does not open {options.core} as a core", "a gdb for the core's machine is named with --gdb"
+        ),
+    ),
+    (
+        r"ptrace: No such process",
+        lambda options: NoTargetError(f"there is no process {options.pid}", "it may have ended meanwhile"),
+    ),
+)
+_EXPLAINED = (
+    (
+        r"Python scripting is not supported",
+        lambda options: GdbFailedError(f"{options.gdb} has no Python", "name another gdb with --gdb"),
+    ),
+    (
+        r"gdb's Python is older than",
+        lambda options: GdbFailedError(
+            f"the Python of {options.gdb} is older than 3.9", "name another gdb with --gdb"
+        ),
+    ),
+    (
+        r"Traceback \(most recent call last\)",
+        lambda options: InternalError("gdbext failed inside gdb", "please report the traceback"),
+    ),
+)

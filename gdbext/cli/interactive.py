@@ -1,0 +1,66 @@
+"""``gdbext open``: gdb for a person, with the pack, the core or process, and the right executable."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from dataclasses import replace
+from typing import Mapping, Sequence
+
+from gdbext.cli.failures import GdbFailedError
+from gdbext.cli.gdbrun import with_packages
+from gdbext.cli.job import make_job, unpacked_path
+from gdbext.cli.options import Options
+from gdbext.errors import UsageError
+
+
+def open_target(options: Options) -> int:
+    """Become gdb, or wait for it where an unpacked core is to be removed; return its exit status.
+
+    :raises UsageError: when not exactly one core or process is named.
+    :raises GdbextError: when it cannot be opened, or there is no gdb.
+    """
+    options = _with_target(options)
+    with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
+        job = make_job(options, folder, None)
+        line, environment = job.interactive_arguments(options.pid), with_packages(os.environ)
+        if job.core == unpacked_path(folder):
+            return _wait_for(line, environment)
+    return _become(line, environment)
+
+
+def _with_target(options: Options) -> Options:
+    words = options.arguments.words
+    named = len(words) + len(options.cores) + (options.pid is not None)
+    if named != 1:
+        raise UsageError(
+            "one core or process is opened" if named else "nothing to open", "gdbext open CORE, or gdbext open PID"
+        )
+    if not words:
+        return options
+    if words[0].isascii() and words[0].isdigit():
+        return replace(options, pid=int(words[0]))
+    return replace(options, cores=[os.path.abspath(words[0])])
+
+
+def _become(line: Sequence[str], environment: Mapping[str, str]) -> int:
+    try:
+        os.execvpe(line[0], list(line), dict(environment))
+    except OSError as error:
+        raise _not_run(line[0], error) from None
+
+
+def _wait_for(line: Sequence[str], environment: Mapping[str, str]) -> int:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for gdb
+    try:
+        return subprocess.call(line, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, before))
+    except OSError as error:
+        raise _not_run(line[0], error) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _not_run(program: str, error: OSError) -> GdbFailedError:
+    return GdbFailedError(f"cannot run {program}: {error.strerror}", "install gdb, or name one with --gdb")

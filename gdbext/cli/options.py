@@ -1,0 +1,318 @@
+"""The program's command line: a command, its options and arguments, and the program's own options, in any order.
+
+The command's name comes first among the words that are no options; the program's options may stand before it, and all
+options after it. They are taken apart here, by the grammar that gdb's side has too, and handed over as values: see
+``docs/design.md``, "One grammar".
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+from gdbext.arguments import Arguments, Option, nearest, parse_words
+from gdbext.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec, find_command, find_own
+from gdbext.errors import UsageError
+from gdbext.exchange import schema_of
+
+DEFAULT_TIMEOUT = 600.0
+_FIRST = "triage"  # of a core that stands alone
+_SAMPLED = "lockwait"  # the command that may look at a process several times
+_MOST_SAMPLES = 1000
+_HOW = "gdbext --help shows how it is written"
+
+
+@dataclass(frozen=True)
+class Options:
+    """A parsed command line.
+
+    :param name: the command's, or the first word of several.
+    :param spec: its row, or None where there is no such command.
+    :param arguments: its options and arguments.
+    :param cores: the cores to look at.
+    :param json: None without ``--json``, "" for standard output, else a file's name.
+    :param timeout: seconds, or None for ever.
+    :param samples: how many times a process is looked at.
+    :param interval: seconds between two looks.
+    :param color: "auto", "always" or "never".
+    :param help: whether help is asked for, of the command where one is named.
+    """
+
+    name: str = ""
+    spec: Optional[CommandSpec] = None
+    arguments: Arguments = field(default_factory=lambda: Arguments({}))
+    cores: Sequence[str] = ()
+    exe: Optional[str] = None
+    pid: Optional[int] = None
+    sysroot: Optional[str] = None
+    debug_dir: Optional[str] = None
+    gdb: str = "gdb"
+    timeout: Optional[float] = DEFAULT_TIMEOUT
+    json: Optional[str] = None
+    samples: Optional[int] = None
+    interval: Optional[float] = None
+    color: str = "auto"
+    swapped: bool = False
+    help: bool = False
+    version: bool = False
+
+    @property
+    def core(self) -> Optional[str]:
+        """The core to look at, or None; the first of several."""
+        return self.cores[0] if self.cores else None
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether the command looks at a process or a core."""
+        if self.help or self.spec is None or self.spec.target == "none":
+            return False
+        return self.spec.target == "needed" or self.core is not None or self.pid is not None
+
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON when gdb did not say."""
+        return schema_of(self.name)
+
+
+def outline(words: Sequence[str]) -> Options:
+    """Return the command's name and what the line says about JSON, however wrong the rest of it is."""
+    asked = [word for word in words if word == "--json" or word.startswith("--json=")]
+    return Options(name=_find_name(words).name, json=asked[-1].partition("=")[2] if asked else None)
+
+
+def parse(words: Sequence[str]) -> Options:
+    """Take the command line apart.
+
+    :raises UsageError: for what is wrong with it.
+    """
+    if any("\n" in word or "\0" in word for word in words):
+        raise UsageError("a command is one line")
+    found = _find_name(words)
+    spec = find_command(found.name) or find_own(found.name)
+    if spec is None and _names_target(found):
+        found, spec = _Found(_FIRST, [*filter(None, [found.name]), *found.rest]), find_command(_FIRST)
+    if spec is None:
+        return _parse_without_command(found)
+    if spec.own:
+        return _options(spec.name, spec, parse_words(found.rest, spec.all_options, spec.positional))
+    known = {option.name: option for option in (*SHELL_OPTIONS, *spec.all_options)}
+    wants_help = bool({"-h", "--help"} & set(found.rest))
+    if spec.raw and not wants_help:
+        raise UsageError(f"{spec.name} is for gdb alone")
+    positional = "expression" if spec.raw else spec.positional
+    # Words that no command takes may be cores.
+    parsed = parse_words(found.rest, list(known.values()), "words" if positional == "none" else positional)
+    return _checked(_with_cores(_options(spec.name, spec, parsed)))
+
+
+def _names_target(found: _Found) -> bool:
+    """Whether a line names a core or a process, and no command."""
+    options = {word.partition("=")[0] for word in found.rest}
+    if not found.name and options & {"-h", "--help", "--version"}:
+        return False
+    return os.path.isfile(found.name) or not found.name and bool(options & {"-c", "--core", "-p", "--pid"})
+
+
+def _with_cores(options: Options) -> Options:
+    """Take the cores from the words that follow the command.
+
+    It is their place that makes them cores, and not their looks: without ``--core`` and ``--pid`` the first word is
+    one, and so are all words of a command that takes no arguments; all that follows is the command's.
+
+    :raises UsageError: for words that a command has no use for.
+    """
+    spec, words = options.spec, options.arguments.words
+    if spec is None or options.help or not words:
+        return options
+    named = bool(options.cores) or options.pid is not None or spec.target != "needed"
+    if spec.positional == "none":
+        if named:
+            raise UsageError(f"takes no argument, got {' '.join(words)!r}", "-h shows how it is written")
+        return _with_words(options, words, ())
+    if named or not os.path.isfile(words[0]):
+        return options
+    return _with_words(options, words[:1], words[1:])
+
+
+def _with_words(options: Options, cores: Sequence[str], words: Sequence[str]) -> Options:
+    arguments = replace(options.arguments, words=words, expression=" ".join(words))
+    return replace(options, cores=_paths("CORE", cores), arguments=arguments)
+
+
+class _Found(NamedTuple):
+    """A command's name, and all other words."""
+
+    name: str
+    rest: Sequence[str]
+
+
+def _find_name(words: Sequence[str]) -> _Found:
+    name: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < len(words) and not _is_whole(name):
+        if not words[at].startswith("-"):
+            name = [] if [*name, words[at]] == ["gx"] else [*name, words[at]]
+            at += 1
+            continue
+        size = _size_of(words[at])
+        if not size:
+            break
+        rest += words[at : at + size]
+        at += size
+    return _Found(" ".join(name), [*rest, *words[at:]])
+
+
+def _is_whole(name: Sequence[str]) -> bool:
+    return bool(name) and (name[0] not in PREFIXES or len(name) == 2)
+
+
+def _size_of(word: str) -> int:
+    """Return how many words an option of the program takes, 0 for any other."""
+    name, equals, _ = word.partition("=")
+    for option in SHELL_OPTIONS:
+        if name == f"--{option.name}" or (option.short and name == f"-{option.short}"):
+            return 1 if equals or option.kind in ("flag", "file") else 1 + option.words
+    return 0
+
+
+def _parse_without_command(found: _Found) -> Options:
+    """Return the options of a line that asks for help or the version.
+
+    :raises UsageError: when it does not.
+    """
+    named_well = not found.name or found.name in PREFIXES
+    foreign = list(_without_own(found.rest))
+    if not foreign and named_well:
+        options = _options(found.name, None, parse_words(found.rest, SHELL_OPTIONS, "none"))
+        if options.help or options.version:
+            return options
+    if not found.name:
+        raise UsageError("no command is named", _HOW)
+    if not named_well:
+        raise unknown_command(found.name)
+    if foreign:
+        line = " ".join((found.name, *foreign))
+        raise UsageError(f"{line!r}: options stand after the command's name")
+    raise UsageError(f"{found.name} is several commands", f"gdbext {found.name} -h lists them")
+
+
+def _without_own(words: Sequence[str]) -> Iterator[str]:
+    at = 0
+    while at < len(words):
+        size = _size_of(words[at])
+        if not size:
+            yield words[at]
+        at += size or 1
+
+
+def unknown_command(name: str) -> UsageError:
+    """Return the error, with the command that was probably meant."""
+    close = nearest(name, [spec.name for spec in (*COMMANDS, *OWN_COMMANDS)])
+    what = "command" if re.fullmatch(r"[a-z -]+", name) else "command and no core"
+    hint = f"did you mean gdbext {close}?" if close else "gdbext --help lists the commands"
+    return UsageError(f"there is no {what} {name}", hint)
+
+
+def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Options:
+    """Tell the program's options from the command's."""
+    own = {option.name for option in SHELL_OPTIONS}
+    given = {name: value for name, value in parsed.given.items() if name not in own}
+    known: Mapping[str, Option] = {} if spec is None else {option.name: option for option in spec.all_options}
+    values = {
+        _FIELDS.get(name, name.replace("-", "_")): _VALUES[name](f"--{name}", value) if name in _VALUES else value
+        for name, value in parsed.given.items()
+        if name in own
+    }
+    if "json" in values:
+        values["json"] = values["json"] or ""
+    return Options(name, spec, Arguments(known, given, parsed.expression, parsed.words), **values)
+
+
+def _checked(options: Options) -> Options:
+    if options.help or options.version:
+        return options
+    if options.cores and options.pid is not None:
+        raise UsageError("--core and --pid exclude each other")
+    if options.needs_target and not options.cores and options.pid is None:
+        raise UsageError("nothing to look at", "name a core, or a process with --pid")
+    if options.spec is not None:
+        options.spec.check(options.arguments)
+    _check_samples(options)
+    return options
+
+
+def _check_samples(options: Options) -> None:
+    if options.samples is None and options.interval is None:
+        return
+    if options.name != _SAMPLED:
+        raise UsageError("--samples and --interval are for lockwait")
+    if options.samples is None:
+        raise UsageError("--interval needs --samples", "--samples 3 --interval 2 looks three times")
+    if options.pid is None:
+        raise UsageError("--samples needs --pid", "a core does not move; --compare compares two of them")
+    if options.arguments.flag("stacks"):
+        raise UsageError("--samples and --stacks exclude each other")
+
+
+def _text(name: str, value: str) -> str:
+    if not value:
+        raise UsageError(f"{name}: {value!r} is not a name")
+    return value
+
+
+def _path(name: str, value: str) -> str:
+    return os.path.abspath(_text(name, value))
+
+
+def _paths(name: str, values: Sequence[str]) -> Sequence[str]:
+    return [_path(name, value) for value in values]
+
+
+def _folder(name: str, value: str) -> str:
+    if not os.path.isdir(value):
+        raise UsageError(f"{name}: {value} is not a directory")
+    return _path(name, value)
+
+
+def _pid(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise UsageError(f"{name}: {value!r} is not a process id")
+    return int(value)
+
+
+def _samples(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and 2 <= int(value) <= _MOST_SAMPLES):
+        raise UsageError(f"{name}: {value!r} is not a number of looks", f"2 to {_MOST_SAMPLES}")
+    return int(value)
+
+
+def _interval(name: str, value: str) -> float:
+    return _seconds(name, value) or 0.0
+
+
+def _seconds(name: str, value: str) -> Optional[float]:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not math.isfinite(seconds) or seconds < 0:
+        raise UsageError(f"{name}: {value!r} is not a number of seconds", "0 is for ever")
+    return seconds or None
+
+
+_FIELDS = {"core": "cores"}
+_VALUES: Mapping[str, Callable[[str, Any], Any]] = {
+    "core": _paths,
+    "exe": _path,
+    "pid": _pid,
+    "sysroot": _folder,
+    "debug-dir": _folder,
+    "gdb": _text,
+    "timeout": _seconds,
+    "samples": _samples,
+    "interval": _interval,
+}

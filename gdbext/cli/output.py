@@ -1,0 +1,117 @@
+"""Where answers go: to standard output, or to the file of ``--json=FILE``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import IO, Any
+
+from gdbext import __version__
+from gdbext.cli.options import Options
+from gdbext.errors import GdbextError, UsageError
+from gdbext.report import Status
+
+_STEP = 1 << 20
+
+
+class Output:
+    """The answers of one run of the program.
+
+    :param options: with several cores, text has a line above each answer, and JSON is one line for each.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.writing = False  # whether what stands there is of an answer
+        self._path = options.json
+        self._several = len(options.cores) > 1
+        self._begun = False
+
+    def begin(self, core: str) -> None:
+        """Say of which core the next answer is, where there are several."""
+        if self._several and self._path is None:
+            sys.stdout.write(("\n" if self._begun else "") + f"==> {core} <==\n")
+            sys.stdout.flush()
+            self._begun = True
+        self.writing = False
+
+    def fail(self, options: Options, error: GdbextError) -> int:
+        """Say why there is no answer; return the exit status."""
+        name = f"{options.name}: " if options.name else ""
+        core = options.core if self._several else None
+        which = f"{core}: " if core and core not in error.message else ""
+        tell(f"gdbext: {name}{which}{error}")
+        if self._path is not None:
+            self._put(error_document(options, error))
+        return int(Status.FAILED)
+
+    def copy(self, path: str) -> None:
+        """Write an answer that a file holds.
+
+        :raises UsageError: when the file of ``--json=FILE`` cannot be written.
+        """
+        self.writing = True
+        with open(path, "rb") as file:
+            if not self._path:
+                sys.stdout.flush()
+                self._copy(file, sys.stdout.buffer)
+                sys.stdout.flush()
+                return
+            try:
+                with open(self._path, self._mode()) as out:
+                    self._copy(file, out)
+            except OSError as error:
+                raise UsageError(f"cannot write {self._path}: {error.strerror}") from None
+
+    def _copy(self, file: IO[bytes], out: IO[bytes]) -> None:
+        if self._path is None or not self._several:
+            shutil.copyfileobj(file, out, _STEP)
+            return
+        while data := file.read(_STEP):
+            out.write(data.replace(b"\n", b" "))  # between values: inside strings they are escaped
+        out.write(b"\n")
+
+    def _put(self, text: str) -> None:
+        if not self._path:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        try:
+            with open(self._path, self._mode()) as file:
+                file.write(text.encode())
+        except OSError as error:
+            tell(f"gdbext: cannot write {self._path}: {error.strerror}")
+
+    def _mode(self) -> Any:
+        mode = "ab" if self._begun else "wb"
+        self._begun = self._several
+        return mode
+
+
+def tell(line: str) -> None:
+    """Say something to the user, beside the answer."""
+    print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
+
+
+def error_document(options: Options, error: GdbextError) -> str:
+    """Return the envelope of an error that gdb had no part in."""
+    document: dict[str, Any] = {
+        "schema": options.schema,
+        "tool": {"version": __version__},
+        "target": {
+            "exe": options.exe,
+            "build_id": None,
+            "pid": options.pid,
+            "core": options.core,
+            "time": None,
+        },
+        "data": None,
+        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
+        "evidence": [],
+        "problems": [],
+        "held_seconds": None,
+        "complete": False,
+        "findings": False,
+        "status": int(Status.FAILED),
+    }
+    return json.dumps(document) + "\n"

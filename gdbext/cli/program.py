@@ -1,0 +1,66 @@
+"""The ``gdbext`` program: what it is asked, and who answers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from typing import Any, Optional, Sequence
+
+from gdbext import __version__
+from gdbext.cli.failures import TimeOutError
+from gdbext.cli.help import help_text
+from gdbext.cli.options import Options, outline, parse
+from gdbext.cli.output import Output, tell
+from gdbext.errors import GdbextError
+from gdbext.report import Status
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the program.
+
+    :param arguments: its command line without the program's name; None takes ``sys.argv``.
+    :return: the exit status.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        return _run(words)
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # then whoever read our output has enough of it
+            tell(f"gdbext: {error}")
+        # Keep Python from writing the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:  # noqa: BLE001  Python's own exit status for it is that of findings
+        traceback.print_exc()
+    return int(Status.FAILED)
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(words: Sequence[str]) -> int:
+    options = outline(words)
+    try:
+        options = parse(words)
+        return _answer(options)
+    except GdbextError as error:
+        return Output(options).fail(options, error)
+    except KeyboardInterrupt:
+        return Output(options).fail(options, TimeOutError("stopped before there was an answer"))
+
+
+def _answer(options: Options) -> int:
+    if options.help or options.version:
+        sys.stdout.write(help_text(options) if options.help else f"gdbext {__version__}\n")
+        return int(Status.CLEAN)
+    if options.spec is not None and options.spec.own:
+        module, _, name = options.spec.run.partition(":")
+        return int(getattr(importlib.import_module(f"gdbext.cli.{module}"), name)(options))
+    # Imported now: what starts gdb is not needed to say what is wrong with a line.
+    from gdbext.cli.run import answer_all
+
+    return answer_all(options)

@@ -1,0 +1,164 @@
+"""A command answered by gdb: one run of it for each target, text or JSON and an exit status out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from typing import Any, Mapping, Optional
+
+from gdbext.cli import answer
+from gdbext.cli.failures import GdbFailedError, TimeOutError
+from gdbext.cli.gdbrun import GdbJob, GdbOutcome, run_gdb
+from gdbext.cli.job import make_job, unpacked_path
+from gdbext.cli.options import Options
+from gdbext.cli.output import Output, tell
+from gdbext.cli.process import is_stopped, wake
+from gdbext.errors import GdbextError, UsageError
+from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
+from gdbext.report import Status
+
+_INTERVAL = 1.0  # seconds between two samples
+_WIDTH = 100  # of lines where there is no terminal
+
+# Statuses from the one that beats all others, for several cores.
+_WORST = (Status.FAILED, Status.FINDINGS, Status.PARTIAL, Status.CLEAN)
+
+
+def answer_all(options: Options) -> int:
+    """Answer a command, for several cores one after the other; return the exit status, of several the worst."""
+    output = Output(options)
+    if len(options.cores) < 2:
+        return _answer(options, output)[0]
+    statuses = []
+    for number, core in enumerate(options.cores, 1):
+        output.begin(core)
+        status, interrupted = _answer(replace(options, cores=(core,)), output)
+        statuses.append(status)
+        if interrupted and number < len(options.cores):
+            tell(f"gdbext: {options.name}: stopped before the last {len(options.cores) - number} of the cores")
+            return int(Status.FAILED)
+    return min(statuses, key=_WORST.index)
+
+
+def _answer(options: Options, output: Output) -> tuple[int, bool]:
+    """Answer for one target; return the exit status, and whether the user has stopped it."""
+    run: Optional[_Run] = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
+            run = _Run(options, folder, output)
+            return run.run(), run.interrupted
+    except GdbextError as error:
+        return output.fail(options, error), run is not None and run.interrupted
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or output.writing:
+            raise
+        full = GdbFailedError(f"no room to work in: {error}", "TMPDIR names the place for it")
+        return output.fail(options, full), False
+    except KeyboardInterrupt:
+        if output.writing:
+            tell(f"gdbext: {options.name}: stopped while the answer was written: it may be cut short")
+            return int(Status.FAILED), True
+        return output.fail(options, TimeOutError("stopped before there was an answer")), True
+
+
+class _Run:
+    """One command over one target.
+
+    :param folder: a directory of its own, removed afterwards by the caller.
+    """
+
+    def __init__(self, options: Options, folder: str, output: Output) -> None:
+        self.options = options
+        self.folder = folder
+        self.output = output
+        self.interrupted = False  # by the user
+        self.earlier: Optional[str] = None
+        self.deadline = time.monotonic() + options.timeout if options.timeout else None
+
+    def run(self) -> int:
+        """Answer; return the exit status.
+
+        :raises GdbextError: when there is no answer.
+        """
+        self._check_output()
+        job = make_job(self.options, self.folder, self.deadline)
+        self._sample_before(job)
+        outcome, trailer = self._ask(job, self.folder, self.options.json is not None)
+        self.interrupted = outcome.stopped == "interrupted"
+        for line in outcome.diagnostics:
+            tell(self._as_asked(line))
+        if trailer is None:
+            raise answer.explain(self.options, outcome)
+        if trailer.error is not None:
+            self._fail(outcome, trailer.error)
+        self.output.copy(answer_path(self.folder))
+        if outcome.stopped:
+            tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
+        return trailer.status
+
+    def _fail(self, outcome: GdbOutcome, error: Mapping[str, Any]) -> None:
+        if (refusal := answer.find_refusal(self.options, outcome, error)) is not None:
+            raise refusal
+        tell(f"gdbext: {self.options.name}: {answer.error_of(error)}")
+
+    def _ask(self, job: GdbJob, folder: str, json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
+        """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
+        options = self.options
+        compared = {"compare": self.earlier} if self.earlier else {}
+        question = Question(
+            command=options.name,
+            options={**options.arguments.given, **compared},
+            expression=options.arguments.expression,
+            words=options.arguments.words,
+            json=json,
+            core=options.core if options.needs_target else None,
+            pid=options.pid if options.needs_target else None,
+            width=shutil.get_terminal_size((_WIDTH, 24)).columns,
+            color=_wants_color(options.color),
+        )
+        write_question(folder, question)
+        ran = question.pid is not None and not is_stopped(question.pid)
+        try:
+            return run_gdb(job, folder, self.deadline), find_trailer(folder)
+        finally:
+            if question.pid is not None and ran and find_trailer(folder) is None:
+                wake(question.pid)
+
+    def _check_output(self) -> None:
+        # Found out now and not after an hour of gdb.
+        if self.options.json:
+            folder = os.path.dirname(os.path.abspath(self.options.json))
+            if os.path.isdir(self.options.json) or not os.access(folder, os.W_OK):
+                raise UsageError(f"cannot write {self.options.json}", "name another file")
+
+    def _sample_before(self, job: GdbJob) -> None:
+        """Take all samples but the last, each compared with the one before.
+
+        :raises GdbextError: when one of them gives no answer.
+        """
+        interval = _INTERVAL if self.options.interval is None else self.options.interval
+        for number in range(1, self.options.samples or 1):
+            folder = os.path.join(self.folder, f"sample-{number}")
+            os.mkdir(folder)
+            outcome, trailer = self._ask(job, folder, True)
+            if trailer is None or outcome.stopped:
+                raise answer.explain(self.options, outcome)
+            if (error := trailer.error) is not None:
+                raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
+            self.earlier = answer_path(folder)
+            time.sleep(interval)
+
+    def _as_asked(self, line: str) -> str:
+        """Return what gdb says with the name of the core that was asked for, in place of the unpacked one's."""
+        return line.replace(unpacked_path(self.folder), str(self.options.core))
+
+
+def _wants_color(when: str) -> bool:
+    if when != "auto":
+        return when == "always"
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain

@@ -1,0 +1,120 @@
+"""Cores packed as .zst, .lz4, .xz or .gz, recognised by their first bytes.
+
+xz and gzip are Python's own; zstd and lz4 need the programs of that name. Pages of zeros become holes,
+so that the unpacked core takes no more disk than its contents.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import shutil
+import subprocess
+import time
+import zlib
+from contextlib import contextmanager
+from typing import IO, Iterator, NamedTuple, Optional, cast
+
+from gdbext.cli.corefile import open_binary
+from gdbext.cli.failures import GdbFailedError, TimeOutError
+from gdbext.errors import BadCoreError
+
+_STEP = 1 << 20
+_HOLE = 4096
+_ZEROS = bytes(_HOLE)
+
+
+class Packing(NamedTuple):
+    """A way of packing, with the program that undoes it, or None where Python does."""
+
+    name: str
+    magic: bytes
+    program: Optional[str]
+
+
+PACKINGS = (
+    Packing("zstd", b"\x28\xb5\x2f\xfd", "zstd"),
+    Packing("lz4", b"\x04\x22\x4d\x18", "lz4"),
+    Packing("xz", b"\xfd7zXZ\x00", None),
+    Packing("gzip", b"\x1f\x8b", None),
+)
+
+
+def find_packing(path: str) -> Optional[Packing]:
+    """Return how the file is packed, or None when it is not.
+
+    :raises BadCoreError: when there is no such file.
+    """
+    with open_binary(path) as file:
+        start = file.read(8)
+    return next((packing for packing in PACKINGS if start.startswith(packing.magic)), None)
+
+
+def unpack(path: str, packing: Packing, target: str, deadline: Optional[float]) -> None:
+    """Unpack a core into the file ``target``, which gets its modification time.
+
+    :param deadline: in seconds of ``time.monotonic``, or None.
+    :raises BadCoreError: when the packed data are damaged or end early.
+    :raises GdbFailedError: when the program for it is missing or the disk is full.
+    :raises TimeOutError: at the deadline.
+    """
+    try:
+        with _opened(path, packing) as source, open(target, "wb") as out:
+            _copy_sparse(source, out, deadline)
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadCoreError(f"{path} cannot be unpacked: {error}", "was it copied whole?") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise GdbFailedError(f"cannot unpack {path}: {reason}", "TMPDIR names the place for it") from None
+    facts = os.stat(path)
+    os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+@contextmanager
+def _opened(path: str, packing: Packing) -> Iterator[IO[bytes]]:
+    if packing.program is None:
+        opener = lzma.LZMAFile if packing.name == "xz" else gzip.GzipFile
+        with opener(path) as stream:
+            yield cast("IO[bytes]", stream)
+        return
+    with _run_unpacker(path, packing, packing.program) as stream:
+        yield stream
+
+
+@contextmanager
+def _run_unpacker(path: str, packing: Packing, name: str) -> Iterator[IO[bytes]]:
+    program = shutil.which(name)
+    if program is None:
+        raise GdbFailedError(
+            f"{path} is packed with {packing.name}, and there is no program {name}",
+            f"install {name}, or unpack the core first",
+        )
+    with open(path, "rb") as source, subprocess.Popen(
+        [program, "-dc"], stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout and child.stderr
+        try:
+            yield child.stdout
+            told = child.stderr.read(4096).decode("utf-8", "replace").strip()
+            if child.wait():
+                reason = told.splitlines()[-1] if told else f"{name} failed"
+                raise BadCoreError(f"{path} cannot be unpacked: {reason}", "was it copied whole?")
+        finally:
+            child.kill()
+
+
+def _copy_sparse(source: IO[bytes], out: IO[bytes], deadline: Optional[float]) -> None:
+    while True:
+        data = source.read(_STEP)
+        if not data:
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeOutError("the time was up before the core was unpacked", "--timeout gives more")
+        for at in range(0, len(data), _HOLE):
+            page = data[at : at + _HOLE]
+            if page == _ZEROS:
+                out.seek(_HOLE, os.SEEK_CUR)
+            else:
+                out.write(page)
+    out.truncate(out.tell())

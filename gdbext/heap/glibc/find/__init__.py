@@ -1,0 +1,1 @@
+"""Where a ptmalloc is, and by which layouts."""

@@ -1,0 +1,1 @@
+"""A ptmalloc read: segments, chunks, free lists."""

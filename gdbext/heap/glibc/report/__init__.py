@@ -1,0 +1,1 @@
+"""What the glibc commands show."""

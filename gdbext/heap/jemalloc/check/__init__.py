@@ -1,0 +1,1 @@
+"""Whether what a jemalloc says of itself agrees."""

@@ -1,0 +1,205 @@
+"""Heaps and lists of extents against the radix tree: each member is in the tree in that state, and none is missing.
+
+Source: ``eset.c``, ``ecache.h`` (before 5.3 ``extent.c``: ``extents_insert_locked``); ``bin.h``, ``arena.c``
+(``arena_bin_slabs_nonfull_insert``, ``arena_bin_slabs_full_insert``), ``large.c``; ``ph.h``, ``ql.h``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Iterator, Optional
+
+import numpy as np
+
+from gdbext.errors import FaultError
+from gdbext.heap.jemalloc.check.flux import Flux
+from gdbext.heap.jemalloc.check.links import Members, Verdict, check_heaps, check_rings
+from gdbext.heap.jemalloc.model import I64, U64, ArenaState, ExtentState, Jemalloc
+from gdbext.heap.jemalloc.read.records import gather, read_record
+from gdbext.report import Problem
+
+_TOLD = 20
+_UNUSED = {"dirty": ExtentState.DIRTY, "muzzy": ExtentState.MUZZY, "retained": ExtentState.RETAINED}
+
+
+@dataclass
+class Groups:
+    """Heaps or rings of one kind, by number.
+
+    :param names: as problems call them.
+    :param reasons: why each may be in flux.
+    """
+
+    names: list[str] = field(default_factory=list)
+    reasons: list[Callable[[], str]] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+    of_heads: list[int] = field(default_factory=list)
+    members: list[I64] = field(default_factory=list)
+
+    def add(self, name: str, reason: Callable[[], str], members: I64, heads: list[int]) -> None:
+        """Add one; ``members`` are indices of extents."""
+        number = len(self.names)
+        self.names.append(name)
+        self.reasons.append(reason)
+        self.heads += heads
+        self.of_heads += [number] * len(heads)
+        self.members.append(members)
+
+    def columns(self) -> tuple[I64, I64, U64, I64]:
+        """Return indices of the members, the group of each, the heads, and the group of each."""
+        counts = [len(one) for one in self.members]
+        indices = np.concatenate(self.members) if self.members else np.empty(0, np.int64)
+        groups = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        return indices, groups, np.array(self.heads, np.uint64), np.array(self.of_heads, np.int64)
+
+
+def check_lists(heap: Jemalloc, flux: Flux) -> Iterator[Problem]:
+    """Iterate over what is wrong with the links of unused extents, of slabs and of large blocks."""
+    heaps, rings, inner = Groups(), Groups(), Groups()
+    unused = _by_group(heap)
+    for arena in heap.arenas:
+        _add_caches(heap, flux, arena, unused, heaps, rings)
+        _add_large(heap, flux, arena, inner)
+    _add_bins(heap, flux, heaps, inner)
+    yield from _check(heap, flux, heaps, "heap", "")
+    yield from _check(heap, flux, rings, "list", "lru")
+    yield from _check(heap, flux, inner, "list", "list")
+
+
+def _check(heap: Jemalloc, flux: Flux, groups: Groups, what: str, link: str) -> Iterator[Problem]:
+    indices, owners, heads, of_heads = groups.columns()
+    places = heap.extents.edata[indices]
+    layout = heap.location.layout["extent"]
+    if what == "heap":
+        offsets = [layout.offset(name) for name in ("heap_next", "heap_child", "heap_prev")]
+    else:
+        offsets = [layout.offset(link), layout.offset(link) + 8]
+    order = np.argsort(places, kind="stable")
+    rows, known = gather(heap.target, places[order], offsets)
+    members = Members(places[order][known], owners[order][known])
+    columns = [rows[known, at].copy() for at in range(len(offsets))]
+    if what == "heap":
+        verdict = check_heaps(members, columns[:2], columns[2], heads, of_heads)
+    else:
+        verdict = check_rings(members, columns[0], columns[1], heads, of_heads)
+    return _told(heap, flux, groups, what, verdict)
+
+
+def _told(heap: Jemalloc, flux: Flux, groups: Groups, what: str, verdict: Verdict) -> Iterator[Problem]:
+    rows: list[tuple[int, Optional[int], str]] = []
+    for one in verdict.strays[:_TOLD]:
+        source = f"the link of {one.source:#x}" if one.source else "its head"
+        rows.append((one.group, one.source or None, f"{source} leads to {_describe(heap, one.value)}"))
+    for how, pairs in (
+        ("is held by two links", verdict.shared),
+        ("is not in it", verdict.missing),
+        ("has a link back to another than holds it", verdict.backwards),
+    ):
+        rows += [(group, place, f"{place:#x} {how}") for group, place in pairs[:_TOLD]]
+        if len(pairs) > _TOLD:
+            rows.append((pairs[_TOLD][0], None, f"of {len(pairs) - _TOLD} more extents each {how}"))
+    if len(verdict.strays) > _TOLD:
+        more = f"{len(verdict.strays) - _TOLD} more links lead to what does not belong there"
+        rows.append((verdict.strays[_TOLD].group, None, more))
+    for group, address, text in rows:
+        reason = groups.reasons[group]()
+        message = f"the {what} of {groups.names[group]}: {text}"
+        yield flux.problem(f"extent-{what}", address, message, reason)
+
+
+def _describe(heap: Jemalloc, value: int) -> str:
+    at = heap.extents.find_edata(value)
+    if at is None:
+        return f"{value:#x}, which is no extent" if value else "null"
+    state = int(heap.extents.state[at])
+    label = ExtentState(state).label if state <= ExtentState.CACHED else "?"
+    kind = "slab" if heap.extents.slab[at] else "extent"
+    return f"{value:#x}, an {label} {kind} of arena {int(heap.extents.arena[at])}, which does not belong there"
+
+
+# -- unused extents -----------------------------------------------------------------------------------
+
+
+def _by_group(heap: Jemalloc) -> dict[tuple[int, int, bool], I64]:
+    """Return the indices of unused extents by arena, state and whether guarded."""
+    extents = heap.extents
+    unused = np.flatnonzero((extents.state > 0) & (extents.state <= int(ExtentState.RETAINED)) & ~extents.hpa)
+    keys = extents.arena[unused].astype(np.int64) << 8 | extents.state[unused].astype(np.int64) << 1
+    return _split(unused, keys | extents.guarded[unused], lambda key: (key >> 8, key >> 1 & 127, bool(key & 1)))
+
+
+def _split(indices: I64, keys: I64, name: Callable[[int], tuple[int, int, bool]]) -> dict[tuple[int, int, bool], I64]:
+    order = np.argsort(keys, kind="stable")
+    values, starts = np.unique(keys[order], return_index=True)
+    parts = np.split(indices[order], starts[1:]) if len(values) else []
+    return {name(int(value)): part for value, part in zip(values.tolist(), parts)}
+
+
+def _add_caches(
+    heap: Jemalloc,
+    flux: Flux,
+    arena: ArenaState,
+    unused: dict[tuple[int, int, bool], I64],
+    heaps: Groups,
+    rings: Groups,
+) -> None:
+    layout = heap.location.layout["cache"]
+    none = np.empty(0, np.int64)
+    for label, state in _UNUSED.items():
+        try:
+            record = read_record(heap.target, getattr(arena, label).address, layout)
+        except FaultError:
+            continue  # told when the arena was read
+        for prefix, guarded in (("", False), ("guarded_", True)):
+            if f"{prefix}heaps" not in layout or f"{prefix}lru" not in layout:
+                continue
+            member = layout.member(f"{prefix}heaps")
+            start = record.base + member.offset
+            words = np.frombuffer(record.data, f"{record.abi.order_mark}u8", member.extent // 8, start)
+            roots = words[:: member.size // 8].tolist()
+            own = unused.get((arena.index, int(state), guarded), none)
+            name = f"arena {arena.index}'s {'guarded ' if guarded else ''}{label} extents"
+            reason = lambda index=arena.index: flux.of_pages(index)  # noqa: E731
+            heaps.add(name, reason, own, roots)
+            rings.add(name, reason, own, [record.uint(f"{prefix}lru")])
+
+
+# -- slabs and large blocks ---------------------------------------------------------------------------
+
+
+def _add_large(heap: Jemalloc, flux: Flux, arena: ArenaState, rings: Groups) -> None:
+    """Add an arena's list of large blocks: kept for arenas that the program made."""
+    if arena.auto is not False:
+        return
+    extents = heap.extents
+    own = (extents.arena == arena.index) & (extents.state == int(ExtentState.ACTIVE)) & ~extents.slab
+    try:
+        first = heap.location.layout["arena"].read(heap.target.reader, arena.address, "large")
+    except FaultError:
+        return
+    reason = lambda: flux.of_large(arena.index)  # noqa: E731
+    rings.add(f"arena {arena.index}'s large blocks", reason, np.flatnonzero(own), [first])
+
+
+def _add_bins(heap: Jemalloc, flux: Flux, heaps: Groups, rings: Groups) -> None:
+    """Add each bin's heap of slabs that are neither full nor current, and its list of full ones."""
+    extents = heap.extents
+    slabs = np.flatnonzero(
+        extents.slab & (extents.state == int(ExtentState.ACTIVE)) & (extents.szind < heap.location.nbins)
+    )
+    current = [shard.slabcur for arena in heap.arenas for one in arena.bins for shard in one.shards]
+    slabs = slabs[~np.isin(extents.edata[slabs], np.array(current, np.uint64))]
+    keys = extents.arena[slabs].astype(np.int64) << 32 | extents.szind[slabs].astype(np.int64) << 16
+    keys |= extents.shard[slabs].astype(np.int64) << 1 | (extents.nfree[slabs] == 0)
+    own = _split(slabs, keys, lambda key: (key >> 32, key >> 1 & (1 << 31) - 1, bool(key & 1)))
+    none = np.empty(0, np.int64)
+    for arena in heap.arenas:
+        for one in arena.bins:
+            for shard in one.shards:
+                key = (arena.index, one.info.index << 15 | shard.shard)
+                name = f"arena {arena.index}'s {{}}slabs of {one.info.reg_size} bytes"
+                reason = lambda at=(arena.index, one.info.index): flux.of_bin(*at)  # noqa: E731
+                heaps.add(name.format(""), reason, own.get((*key, False), none), [shard.nonfull_root])
+                if arena.auto is False or shard.full_first:
+                    full = own.get((*key, True), none)
+                    rings.add(name.format("full "), reason, full, [shard.full_first])

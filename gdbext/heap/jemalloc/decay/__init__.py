@@ -1,0 +1,1 @@
+"""How a jemalloc gives unused pages back."""

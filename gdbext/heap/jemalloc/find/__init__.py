@@ -1,0 +1,1 @@
+"""Where a jemalloc is, and by which layouts."""

@@ -1,0 +1,1 @@
+"""A jemalloc read: extents, slabs, arenas, threads."""

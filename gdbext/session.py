@@ -1,0 +1,293 @@
+"""One target at one stop: whatever is expensive is made once, and kept here for whoever asks next."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
+from gdbext.errors import NoHeapError, StoppedError
+from gdbext.progress import Progress, checked
+
+if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-up
+    from gdbext.analysis.reach.graph import Reach
+    from gdbext.analysis.reach.model import Reading
+    from gdbext.analysis.types.model import BlockTypes
+    from gdbext.analysis.types.shaped import ShapedTable
+    from gdbext.debuginfo import RootNames, Stacks, Types
+    from gdbext.heap.model import Heap
+    from gdbext.layout.types import Located
+    from gdbext.report import Report
+    from gdbext.structures.shapes.library import Library
+    from gdbext.target import Target
+
+FEW_BLOCKS = 1 << 20  # the types of so many are found without being asked for
+
+# For finding all types beside what leaked, which is no more than an addition.
+_VARIABLES = 10_000
+_OBJECTS = 1 << 22
+
+
+class Session:
+    """One target, and what was made of it.
+
+    :param read_target: makes the target, when it is first asked for.
+    :param debug: what a debugger knows of it.
+    :param settings: values by name; every setting is there.
+    :param shapes_folder: the user's own shapes; "" for none.
+    :ivar progress: of what runs now.
+    """
+
+    def __init__(
+        self,
+        read_target: Callable[[], Target],
+        debug: DebugInfo = NO_DEBUG_INFO,
+        settings: Mapping[str, int] = {},  # noqa: B006  never changed
+        shapes_folder: str = "",
+    ) -> None:
+        self.settings = settings
+        self.shapes_folder = shapes_folder
+        self.progress: Progress = _Stoppable(self)
+        self.stopped = threading.Event()
+        self._debug = debug
+        self._read_target = read_target
+        self._target: Optional[Target] = None
+        self._heaps: Optional[Sequence[Heap]] = None
+        self._reach: Dict[Reading, Reach] = {}
+        self._block_types: Optional[Tuple[Reach, BlockTypes]] = None
+
+    # ---- the target ----
+
+    @property
+    def known_target(self) -> Optional[Target]:
+        """The target when somebody has asked for it before, else None."""
+        return self._target
+
+    @property
+    def target(self) -> Target:
+        """What is examined.
+
+        :raises GdbextError: as what reads it.
+        """
+        if self._target is None:
+            self._target = self._read_target()
+        return self._target
+
+    @property
+    def debug(self) -> DebugInfo:
+        """What a debugger knows of it."""
+        return self._debug
+
+    @property
+    def types(self) -> Types:
+        """The target's types and globals."""
+        return self.debug.types
+
+    @property
+    def stacks(self) -> Stacks:
+        """What unwinds the target's threads; hold it, since it keeps what it has unwound."""
+        return self.debug.stacks
+
+    @property
+    def root_names(self) -> RootNames:
+        """What roots are called."""
+        return self.debug.names
+
+    @property
+    def shapes(self) -> Library:
+        """The containers that are known: those of the pack, and the user's own."""
+        from gdbext.structures.shapes.known import read_shapes
+
+        return read_shapes(self.shapes_folder)
+
+    def evaluate(self, expression: str) -> int:
+        """Return an expression's value as an unsigned word.
+
+        :raises UsageError: when it has none, or would write to the target or run it.
+        """
+        return self.debug.evaluate(expression, self.target.abi.word_mask)
+
+    def locate(self, expression: str) -> Located:
+        """Return what an expression means: an object in memory, a pointer, or a number.
+
+        :raises UsageError: as :meth:`evaluate`.
+        """
+        self.target  # noqa: B018  where there is none, that is the error
+        return self.debug.locate(expression)
+
+    # ---- its heaps ----
+
+    @property
+    def known_heaps(self) -> Sequence[Heap]:
+        """The heaps as far as they were walked before, for what is not worth a walk."""
+        return self._heaps or ()
+
+    def heaps(self) -> Sequence[Heap]:
+        """Return every heap of the target. What was interrupted is made anew next time; absent memory stays absent."""
+        if self._heaps is not None:
+            return self._heaps
+        from gdbext.heap.detect import find_heaps
+
+        heaps = find_heaps(self.target, self.progress)
+        if not any(heap.interrupted for heap in heaps):
+            self._heaps = heaps
+        return heaps
+
+    def heap(self, allocator: str) -> Heap:
+        """Return the one heap of an allocator ("glibc").
+
+        :raises NoHeapError: when the target has none.
+        """
+        return self.heaps_of(allocator)[0]
+
+    def heaps_of(self, family: str, name: Optional[str] = None) -> Sequence[Heap]:
+        """Return the heaps of one allocator ("jemalloc"): there may be several, distinguished by name.
+
+        :param name: the one that is wanted, as reports call it or only what distinguishes it ("je_"); None for all.
+        :raises NoHeapError: when the target has none.
+        """
+        heaps = self.heaps()
+        found = [heap for heap in heaps if heap.family == family and heap.detail is not None]
+        if found and name is None:
+            return found
+        if found:
+            named = [heap for heap in found if name in (heap.allocator, heap.allocator.partition(" ")[2])]
+            if named:
+                return named
+            raise NoHeapError(f"no heap {name!r}", f"it has: {', '.join(heap.allocator for heap in found)}")
+        raise _no_heap(heaps, family)
+
+    def unread(self, family: str) -> Sequence[Heap]:
+        """Return the heaps of an allocator that are there and could not be read: they have problems and no detail."""
+        return [heap for heap in self.heaps() if heap.family == family and heap.detail is None]
+
+    # ---- what of them can be reached, and what it is ----
+
+    def reach(
+        self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None
+    ) -> Reach:
+        """Return what can be reached from the target's roots; as :meth:`heaps`, made anew after an interruption.
+
+        :param reading: what counts as a pointer; the last that was asked for is kept.
+        :param most_copied: bytes of a process's memory that may be copied; None is what the settings allow.
+        :raises NoHeapError: when there is no heap.
+        :raises TooLargeError: when more would have to be copied.
+        """
+        progress = progress or self.progress
+        known = self._reach.get(reading)
+        if known is None:
+            from gdbext.analysis.reach.mark import read_reach
+
+            most = self.settings.get("copied-memory", 0) if most_copied is None else most_copied
+            known = read_reach(self.target, self.heaps(), reading, progress, most)
+            if known.marked.complete:
+                self._reach = {reading: known}
+        known.progress = progress  # of this question, not of the one that asked first
+        return known
+
+    def known_reach(self, reading: Reading) -> Optional[Reach]:
+        """Return what :meth:`reach` would where somebody has asked for it before, else None."""
+        return self._reach.get(reading)
+
+    def known_block_types(self, reach: Reach) -> Optional[BlockTypes]:
+        """Return what :meth:`block_types` would where somebody has asked for it before, else None."""
+        known = self._block_types
+        return known[1] if known is not None and known[0] is reach else None
+
+    def leaked_types(self, reach: Reach, progress: Optional[Progress] = None, alike: bool = False) -> BlockTypes:
+        """Return what the leaked blocks are; others may be unknown.
+
+        :param alike: whether to say also what they are similar to, where blocks are few.
+        """
+        known = self.known_block_types(reach)
+        if known is not None:
+            return known
+        from gdbext.analysis.types.find import find_types
+
+        progress = progress or self.progress
+        if not (alike and len(reach) <= FEW_BLOCKS and reach.any_leaked):
+            return find_types(reach, self.debug.clues(), progress, leaked=True)
+        found = find_types(reach, self.debug.clues(_VARIABLES), progress, objects=_OBJECTS)
+        if not found.problems:
+            self._block_types = reach, found
+        # What was ended or lacked debug info concerns blocks that are not leaked, and similarity, which is no promise.
+        return replace(found, problems=[one for one in found.problems if one.kind == "interrupted"])
+
+    def block_types(self, reach: Reach) -> BlockTypes:
+        """Return what the blocks are."""
+        if self._block_types is None or self._block_types[0] is not reach:
+            from gdbext.analysis.types.find import find_types
+
+            found = find_types(reach, self.debug.clues(), self.progress, tables=self._shaped_tables())
+            if any(problem.kind == "interrupted" for problem in found.problems):
+                return found  # made anew next time
+            self._block_types = reach, found
+        return self._block_types[1]
+
+    def _shaped_tables(self) -> Sequence[ShapedTable]:
+        """Return the tables that the program's variables lead to, as far as ``set gx table-search-variables`` goes."""
+        from gdbext.analysis.tables.variables import find_tables
+        from gdbext.analysis.types.shaped import shaped_tables
+
+        found: List[ShapedTable] = []
+        find_tables(self, lambda looked: found.extend(shaped_tables(looked)))
+        return found
+
+    # ---- for programs ----
+
+    def triage(self, leaks: bool = False) -> Report:
+        """Return the page: findings, worst first, and the memory by owner, as a :class:`gdbext.analysis.page.Triage`.
+
+        :param leaks: whether leaks are searched for whatever that costs.
+        :raises StoppedError: :meth:`stop` was called before there was anything.
+        """
+        from gdbext.analysis.triage import triage
+
+        with self._running():
+            return triage(self, leaks)
+
+    def stop(self) -> None:
+        """End what runs in another thread, within 0.2 s: its answer is incomplete, or a :class:`StoppedError`."""
+        self.stopped.set()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        self.stopped.clear()
+        try:
+            with checked(self.check):
+                yield
+        except KeyboardInterrupt:
+            if not self.stopped.is_set():
+                raise
+            raise StoppedError("stopped") from None
+
+    def check(self) -> None:
+        """Ask whether what runs may go on.
+
+        :raises KeyboardInterrupt: when :meth:`stop` was called.
+        """
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+
+
+class _Stoppable:
+    """Progress that nobody watches, and that :meth:`Session.stop` ends."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def at(self, doing: str, done: int, total: Optional[int]) -> None:
+        """Do nothing, or raise KeyboardInterrupt."""
+        self._session.check()
+
+
+def _no_heap(heaps: Sequence[Heap], family: str) -> NoHeapError:
+    """Return what is known of an allocator that has no heap that could be read, else which others there are."""
+    doubts = [problem.message for heap in heaps if heap.family == family for problem in heap.problems]
+    if doubts:  # in the message: where the core lacks memory, the hint is about that
+        return NoHeapError(f"no {family} heap in this target can be read: {'; '.join(doubts)}")
+    others = ", ".join(sorted({heap.allocator for heap in heaps if heap.detail is not None}))
+    known = f"it has: {others}" if others else "no heap of an allocator that gdbext knows was found"
+    return NoHeapError(f"no {family} heap in this target", known)

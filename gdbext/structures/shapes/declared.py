@@ -1,0 +1,146 @@
+"""Types declared in text, for programs without type information; and one source of types behind another."""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Optional, Sequence
+
+from gdbext.abi import Abi
+from gdbext.debuginfo import Types
+from gdbext.errors import ShapeError
+from gdbext.layout.types import Code, Field, Located, Type, bare_name
+from gdbext.structures.shapes.shape import StructPart
+
+_MEMBER = re.compile(
+    r"(?P<type>(?:struct\s+|union\s+)?[A-Za-z_]\w*)\s*(?P<stars>\**)\s*(?P<name>[A-Za-z_]\w*)\s*(?P<counts>(?:\[\w*\])*)$"
+)
+_FIXED = {"char": (1, False), "bool": (1, False)}
+_FIXED.update({f"{mark}{bits}": (bits // 8, mark == "i") for mark in "ui" for bits in (8, 16, 32, 64)})
+
+
+class DeclaredTypes:
+    """The structures that some rows declare. Made by :func:`declare_types`."""
+
+    def __init__(self, rows: Sequence[StructPart], abi: Abi) -> None:
+        self._abi = abi
+        self._rows: Mapping[str, StructPart] = {bare_name(row.name): row for row in rows}
+        self._known: "dict[str, Type]" = {}
+
+    def find_type(self, name: str) -> Optional[Type]:
+        """Return a declared structure, with or without ``struct`` before its name, or None."""
+        bare = bare_name(name)
+        if bare not in self._rows:
+            return None
+        if bare not in self._known:
+            self._known[bare] = self._struct(self._rows[bare])
+        return self._known[bare]
+
+    def find_global(self, name: str) -> Optional[Located]:
+        """Return None: text declares no variables."""
+        return None
+
+    def _struct(self, row: StructPart) -> Type:
+        # Laid out at once for its size; the pointers in it stay lazy, so it may point to itself.
+        placed, offset, alignment = [], 0, 1
+        for text in row.members:
+            member = _parse(row.name, text)
+            kind, align = self._type(row.name, member)
+            offset = self._abi.align_up(offset, align)
+            placed.append(Field(member["name"], offset, kind))
+            offset, alignment = offset + kind.size, max(alignment, align)
+        size = self._abi.align_up(offset, alignment)
+        return Type(row.name, Code.STRUCT, size, fields=lambda: placed)
+
+    def _type(self, owner: str, member: "re.Match[str]") -> "tuple[Type, int]":
+        base, align = self._pointed(member) if member["stars"] else self._plain(owner, member["type"])
+        for count in reversed(re.findall(r"\[(\w*)\]", member["counts"])):
+            base = _array(base, int(count, 0) if count else None)
+        return base, align
+
+    def _plain(self, owner: str, name: str) -> "tuple[Type, int]":
+        word = self._abi.pointer_size
+        if name in ("size_t", "ulong", "long"):
+            return Type(name, Code.INTEGER, word, signed=name == "long"), word
+        if name == "ptr":
+            return Type("void *", Code.POINTER, word), word
+        if name in _FIXED:
+            size, signed = _FIXED[name]
+            return Type(name, Code.INTEGER, size, signed=signed), min(size, word)
+        inner = None if bare_name(name) == bare_name(owner) else self.find_type(name)
+        if inner is None:
+            raise ShapeError(
+                f"struct {owner}: {name!r} is not declared", "u8 to u64, i8 to i64, size_t, ptr, struct NAME"
+            )
+        return inner, self._alignment(inner)
+
+    def _pointed(self, member: "re.Match[str]") -> "tuple[Type, int]":
+        word, stars = self._abi.pointer_size, len(member["stars"])
+        name = member["type"]
+        if stars == 1:
+            made = Type(f"{name} *", Code.POINTER, word, target=lambda: self._target(name))
+        else:
+            inner = Type(f"{name} *", Code.POINTER, word, target=lambda: self._target(name))
+            for _ in range(stars - 1):
+                inner = _pointer_to(inner, word)
+            made = inner
+        return made, word
+
+    def _target(self, name: str) -> Optional[Type]:
+        if name in _FIXED or name in ("size_t", "ulong", "long", "ptr"):
+            return self._plain("", name)[0]
+        return self.find_type(name)
+
+    def _alignment(self, type: Type) -> int:
+        if type.code is Code.ARRAY and type.target is not None:
+            return self._alignment(type.target)
+        if type.is_record:
+            return max((self._alignment(member.type) for member in type.fields), default=1)
+        return min(max(type.size, 1), self._abi.pointer_size)
+
+
+class Layered:
+    """Types of one source, and of another where the first has none.
+
+    :param second: asked when the first does not know a type, or knows it only as incomplete.
+    """
+
+    def __init__(self, first: Types, second: Types) -> None:
+        self._first = first
+        self._second = second
+
+    def find_type(self, name: str) -> Optional[Type]:
+        """Return the complete type of that name, or None."""
+        found = self._first.find_type(name)
+        if found is not None and found.size:
+            return found
+        return self._second.find_type(name) or found
+
+    def find_global(self, name: str) -> Optional[Located]:
+        """Return a variable, or None."""
+        return self._first.find_global(name) or self._second.find_global(name)
+
+
+def declare_types(rows: Sequence[StructPart], abi: Abi) -> DeclaredTypes:
+    """Return the structures that a shape declares, laid out as a C compiler does for ``abi``.
+
+    Mistakes show when a type is asked for.
+    """
+    return DeclaredTypes(rows, abi)
+
+
+def _parse(owner: str, text: str) -> "re.Match[str]":
+    match = _MEMBER.match(" ".join(text.split()))
+    if match is None:
+        raise ShapeError(
+            f"struct {owner}: {text!r} is not a member's declaration", "write it as in C, without ;"
+        )
+    return match
+
+
+def _pointer_to(inner: Type, word: int) -> Type:
+    return Type(f"{inner.name}*", Code.POINTER, word, target=lambda: inner)
+
+
+def _array(base: Type, count: Optional[int]) -> Type:
+    name = f"{base.name} [{'' if count is None else count}]"
+    return Type(name, Code.ARRAY, base.size * (count or 0), length=count, target=lambda: base)

@@ -1,0 +1,1 @@
+"""Containers followed through memory, and checked."""

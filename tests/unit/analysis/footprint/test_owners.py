@@ -1,0 +1,106 @@
+from dataclasses import replace
+
+import pytest
+
+from gdbext.abi import X86_64
+from gdbext.analysis.footprint.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of
+from gdbext.analysis.footprint.owners import besides, owner_rows
+from gdbext.memory import Region
+from gdbext.memory.fake import FakeMemory
+from gdbext.report import Bar, Memory
+from gdbext.target import Target
+
+MB = 1 << 20
+BAR = Bar(None)
+
+OWNERS = {
+    "glibc in use": 260, "glibc bins": 20, "glibc top": 10, "glibc heap slack": 1, "glibc chunk overhead": 3,
+    "thread stacks": 7, "main thread stack": 1, "/usr/lib/libbig.so": 40, "/usr/lib/libsmall.so": 1,
+    "/usr/lib/libsmall.so (bss)": 1, "[vdso]": 1, ANONYMOUS: 15,
+}  # fmt: skip
+
+
+def account(row_type, owners=OWNERS, **more):
+    made = []
+    for owner, size in owners.items():
+        resident, written = (size * MB, None) if row_type is LiveEntry else (None, size * MB)
+        made.append(row_type(owner, resident, written, written, BAR, None, 2 * size * MB, 0))
+    made.append(row_type("reserved, no access", 0, None, None, BAR, None, 2560 * MB, None))
+    return Ledger(made, sum(entry.bytes for entry in made), 0, **more)
+
+
+def shown(rows):
+    return [(row.owner, row.bytes // MB) for row in rows]
+
+
+@pytest.mark.parametrize("row_type", [LiveEntry, CoreEntry])
+def test_the_ledger_on_a_few_lines(row_type):
+    more = {"resident": 360 * MB, "rss": 361 * MB} if row_type is LiveEntry else {}
+    rows = owner_rows(account(row_type, **more), ["glibc"], {"glibc in use": "233 MiB of it leaked"})
+    assert shown(rows) == [
+        ("glibc in use", 260), ("/usr/lib/libbig.so", 40), ("glibc free", 31), (ANONYMOUS, 15), ("thread stacks", 8),
+        ("glibc overhead", 3), ("files and rest", 3), ("", 360),
+    ]  # fmt: skip
+    assert rows[0].remark == "233 MiB of it leaked" and rows[1].remark == ""
+    assert [row.bar.memory for row in rows[:6]] == [
+        Memory.USED, Memory.FILE, Memory.FREE, Memory.ANONYMOUS, Memory.STACK, Memory.OVERHEAD,
+    ]  # fmt: skip
+    assert sum(row.share for row in rows[:-1]) == pytest.approx(1)
+    kernel = " · the kernel's RSS 361 MiB" if more else ""
+    rest = "not resident" if more else "never written, or in files"
+    assert besides(account(row_type, **more)) == [f"reserved, not used 2.5 GiB · {rest} 360 MiB{kernel}"]
+
+
+def test_what_is_small_goes_with_the_files():
+    owners = {"glibc in use": 1000, "memory of nobody": 1, "thread stacks": 1}
+    assert shown(owner_rows(account(CoreEntry, owners), ["glibc"], {})) == [
+        ("glibc in use", 1000), ("files and rest", 2), ("", 1002),
+    ]  # fmt: skip
+
+
+def test_two_heaps_of_one_family_stay_apart():
+    owners = {"jemalloc 5.1.0 in use": 10, "jemalloc libtwo.so.2 dirty": 5, "jemalloc libtwo.so.2 retained": 7}
+    made = account(CoreEntry, owners)
+    assert shown(owner_rows(made, ["jemalloc 5.1.0", "jemalloc libtwo.so.2"], {})) == [
+        ("jemalloc 5.1.0 in use", 10), ("jemalloc libtwo.so.2 free", 5), ("", 15),
+    ]  # fmt: skip
+
+
+def test_nothing_at_all_and_nothing_known():
+    assert shown(owner_rows(Ledger([], 0, 0), [], {})) == [("", 0)]
+    entry = Entry("/bin/x", None, None, None, BAR, None, 3 * MB, None)
+    (file, _) = owner_rows(Ledger([entry], 3 * MB, 0), [], {})
+    assert (file.owner, file.share, besides(Ledger([entry], 3 * MB, 0))) == ("/bin/x", 1.0, [])
+
+
+@pytest.mark.parametrize(
+    "owner, memory",
+    [
+        ("/x in use", Memory.FILE),
+        ("x (bss)", Memory.FILE),
+        ("anon_inode:[io_uring]", Memory.FILE),
+        ("jemalloc in use", Memory.USED),
+        ("jemalloc retained", Memory.RESERVED),
+        ("glibc arena structures", Memory.OVERHEAD),
+        ("thread stack guards", Memory.RESERVED),
+    ],
+)
+def test_kinds_of_memory(owner, memory):
+    assert memory_of(owner) is memory
+
+
+class Sparse(FakeMemory):
+    """Memory of a core that has a hole from 0x3000 on."""
+
+    def for_each_written(self, start, end):
+        if start < min(end, 0x3000):
+            yield start, min(end, 0x3000)
+
+
+def test_holes_of_a_core_cost_nothing():
+    regions = [Region(0x1000, 0x5000), Region(0x7000, 0x8000, source="file")]
+    target = Target(Sparse([], regions), X86_64)
+    (entry,) = ledger(target, [])[0].entries
+    assert (entry.bytes, entry.in_core, entry.written, entry.share) == (0x5000, 0x4000, 0x2000, 1.0)
+    (live,) = ledger(replace(target, live=True), [])[0].entries
+    assert (live.bytes, live.in_core, live.written) == (0x5000, None, None)
