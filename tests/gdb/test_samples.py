@@ -34,7 +34,8 @@ def process(stages):
         except Unavailable as reason:
             pytest.skip(str(reason))
 
-    return start
+    yield start
+    stages.close_restless()
 
 
 def sampled(here, count, interval, status):

@@ -29,6 +29,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, TypeVar
 
 from tests.support import gdbrun, preloaded, programs
 from tests.support.glibcs import MATRIX, Glibc, Unavailable, glibc
+from tests.support.rest import wait_for_sleep
 from tests.support.truth import Truth, read_truth
 
 TARGETS = ("attach", "gdbserver", "gcore", "core")
@@ -235,6 +236,8 @@ class Run:
         process = self._started(command, home)
         try:
             _wait_until_ready(process, truth)
+            if ending == "--park":
+                wait_for_sleep(process.pid)
             core = self._core(process, home)
         except BaseException:
             gdbrun.kill_group(process)

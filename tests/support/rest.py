@@ -36,6 +36,12 @@ def wait_for_rest(pid: int) -> None:
     wait_until(rests, f"process {pid} at rest")
 
 
+def wait_for_sleep(pid: int) -> None:
+    """Wait until the main thread of a process sleeps, or has ended."""
+    stat = Path(f"/proc/{pid}/stat")
+    wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] in "SZ", f"process {pid} asleep")
+
+
 def wait_for_switches(pid: int, count: int) -> None:
     """Wait until the main thread of a process has gone to sleep so many times more."""
     first = _switches(Path(f"/proc/{pid}/status"))[0]
