@@ -50,8 +50,6 @@ def current() -> Session:
 
     :raises ImportError: this Python is not gdb's.
     """
-    from gdbext.bridge.stops import session, settings
+    from gdbext.bridge.stops import session
 
-    now = session.current()
-    now.settings = settings.current()
-    return now
+    return session.current()

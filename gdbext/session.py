@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from gdbext.answers import Answer, Table
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
-from gdbext.errors import NoHeapError, NoTargetError, StoppedError, UsageError
-from gdbext.progress import SILENT, Progress, checked
+from gdbext.errors import NoHeapError, NoTargetError, UsageError
+from gdbext.progress import SILENT, Progress
+from gdbext.stopping import Stops
 
 if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-up
     from gdbext.analysis.reach.graph import Reach
@@ -52,8 +52,8 @@ class Session:
     ) -> None:
         self.settings = settings
         self.shapes_folder = shapes_folder
-        self.progress: Progress = _Stoppable(self)
-        self.stopped = threading.Event()
+        self._stops = Stops()
+        self.progress: Progress = self._stops
         self._debug = debug
         self._read_target = read_target
         self._target: Optional[Target] = None
@@ -247,13 +247,14 @@ class Session:
         :raises GdbextError: as the command.
         :raises StoppedError: :meth:`stop` was called before there was anything.
         """
-        from gdbext.arguments import parse
-        from gdbext.catalogue import COMMANDS
+        with self._stops.working():
+            from gdbext.arguments import parse
+            from gdbext.catalogue import COMMANDS
 
-        spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
-        if spec is None:
-            raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
-        return self._run(spec, parse(line[len(spec.name) :], spec.all_options, spec.positional))
+            spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
+            if spec is None:
+                raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
+            return self._run(spec, parse(line[len(spec.name) :], spec.all_options, spec.positional))
 
     def triage(self, leaks: bool = False) -> Answer:
         """Return what is wrong, worst first, and the memory by owner: a :class:`gdbext.analysis.page.Triage`.
@@ -279,17 +280,18 @@ class Session:
         :raises UsageError: one of them is wrong.
         :raises NoHeapError: there is no heap.
         """
-        from gdbext.arguments import parse_words
-        from gdbext.catalogue import find_command
+        with self._stops.working():
+            from gdbext.arguments import parse_words
+            from gdbext.catalogue import find_command
 
-        spec = find_command("blocks list")
-        assert spec is not None
-        words = ["--columns", columns, *(["--where", where] if where else [])]
-        return Table(self._run(spec, parse_words(words, spec.all_options, spec.positional)).data.blocks)
+            spec = find_command("blocks list")
+            assert spec is not None
+            words = ["--columns", columns, *(["--where", where] if where else [])]
+            return Table(self._run(spec, parse_words(words, spec.all_options, spec.positional)).data.blocks)
 
     def stop(self) -> None:
         """End what runs in another thread, within 0.2 s: its answer is incomplete, or a :class:`StoppedError`."""
-        self.stopped.set()
+        self._stops.stop()
 
     def close(self) -> None:
         """Let go of the target; answers that were not read to their end may fail afterwards."""
@@ -304,42 +306,17 @@ class Session:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def check(self) -> None:
-        """Ask whether what runs may go on.
-
-        :raises KeyboardInterrupt: when :meth:`stop` was called.
-        """
-        if self.stopped.is_set():
-            raise KeyboardInterrupt
-
     def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
         from gdbext.analysis.missing import explained, with_target
 
         function = _find_function(spec.run)
         if function is None or spec.raw:
             raise UsageError(f"{spec.name} is for gdb alone")
-        self.stopped.clear()
         try:
-            with checked(self.check):
-                report = function(self, arguments)
+            report = function(self, arguments)
         except NoHeapError as error:
             raise explained(error, self.target) from None
-        except KeyboardInterrupt:
-            if not self.stopped.is_set():
-                raise
-            raise StoppedError("stopped") from None
         return Answer(report if self._target is None else with_target(report, self._target), spec.schema, self._target)
-
-
-class _Stoppable:
-    """Progress that nobody watches, and that :meth:`Session.stop` ends."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def at(self, doing: str, done: int, total: Optional[int]) -> None:
-        """Do nothing, or raise KeyboardInterrupt."""
-        self._session.check()
 
 
 def _find_function(path: str) -> Optional[Callable[[Session, Arguments], Report]]:

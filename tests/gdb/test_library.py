@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -59,6 +60,19 @@ def test_figures_are_those_of_gdb(staged, glibc, program):
     ours = [(one.kind, one.bytes) for one in page.findings]
     assert ours == [(one["kind"], one["bytes"]) for one in answers[-1]["data"]["findings"]]
     assert not page.complete and "tables and types by name (no debugger)" in str(page).splitlines()[1]
+
+
+def test_in_gdb_it_has_what_gdb_knows(staged, tmp_path):
+    here = staged("hash_tables", "--entries", "1500", "--bins", "64")
+    answer = tmp_path / "answer.json"
+    said = f"open({str(answer)!r}, 'w').write(session.triage().to_json())"
+    first = "next(iter(session.blocks(where='state == in-use'))).address"
+    shown = f"print(session.run('blocks at ' + hex({first})))"
+    output = here.text(f"python import gdbext; session = gdbext.current(); {said}; {shown}", "set gx safe on")
+    (theirs,) = ask(here, "triage")
+    ours = json.loads(answer.read_text())
+    assert ours["data"] == theirs["data"] and ours["status"] == theirs["status"] == 1
+    assert "words are shown; --words 0 shows all" in output.out and "Traceback" not in output.err
 
 
 def test_a_plain_python_prints_the_page(staged):

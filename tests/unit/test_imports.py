@@ -21,7 +21,7 @@ LAYOUT = MEMORY | {"layout"}
 DEBUGINFO = LAYOUT | {"process", "debuginfo"}
 TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
-BRIDGE = HEAP | {"structures", "analysis", "render", "session", "bridge", "commands", "printers", "_mount"}
+BRIDGE = HEAP | {"structures", "analysis", "render", "answers", "session", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
     "abi": set(),
     "version": set(),
@@ -56,7 +56,8 @@ ALLOWED = {
 }
 ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
 ALLOWED["answers"] = LEAVES | {"target", "render"}
-ALLOWED["session"] |= {"answers"}
+ALLOWED["stopping"] = LEAVES
+ALLOWED["session"] |= {"answers", "stopping"}
 ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "_mount", "bridge"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 

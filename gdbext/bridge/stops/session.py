@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Dict, Optional
 import gdb
 
 from gdbext.bridge import dependencies
+from gdbext.bridge.expressions import language, selection
 from gdbext.bridge.ports.debuginfo import GdbDebugInfo
 from gdbext.bridge.stops import settings
 from gdbext.bridge.stops.changes import objfiles_changed
+from gdbext.bridge.stops.progress import TerminalProgress
+from gdbext.progress import checked
 from gdbext.session import Session
 
 if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
+    from gdbext.answers import Answer
+    from gdbext.arguments import Arguments
     from gdbext.bridge.commands.elements import Elements
+    from gdbext.catalogue import CommandSpec
     from gdbext.structures.shapes.library import Library
     from gdbext.target import Target
 
@@ -77,6 +83,17 @@ class GdbSession(Session):
 
             self._elements = Elements()
         return self._elements
+
+    def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
+        self.settings = settings.current()
+        self.progress = TerminalProgress(self.settings.get("time-budget", 0))
+        dependencies.load()
+        with language.like_c(), selection.kept(), checked(self.progress.check):
+            try:
+                return super()._run(spec, arguments)
+            finally:
+                self.progress.clear()
+                self.close_elements()
 
     def close_elements(self) -> None:
         """Put back what of gdb's settings was changed for a command."""
