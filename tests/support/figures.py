@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from tests.support.gdbrun import die_with_parent
+from tests.support.gdbrun import die_with_parent, kill_group
 
 FIGURES = ("RssAnon", "RssShmem", "RssFile", "VmPTE", "VmSwap")
 SPARE = 1 << 20  # bytes that a figure may grow by, or two per cent of it
@@ -50,6 +50,16 @@ class Run:
     peak: int
 
 
+# A process's greatest size counts from its fork: as a child of ours it would be ours.
+_MEASURE = """
+import resource, subprocess, sys
+status = subprocess.call(sys.argv[2:])
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+with open(sys.argv[1], "w") as file:
+    print(status, used.ru_utime + used.ru_stime, used.ru_maxrss, file=file)
+"""
+
+
 def run_measured(command: Sequence[str], folder: Path, timeout: float, user: Sequence[str] = ()) -> Run:
     """Run a program to its end.
 
@@ -57,25 +67,24 @@ def run_measured(command: Sequence[str], folder: Path, timeout: float, user: Seq
     :param user: a command that runs another as somebody else, or nothing.
     :raises AssertionError: when it does not end in time.
     """
+    usage = folder / "usage"
     with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
         process = subprocess.Popen(
-            [*user, *command],
+            [sys.executable, "-S", "-c", _MEASURE, str(usage), *user, *command],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             env={**os.environ, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"},
+            start_new_session=True,
             preexec_fn=die_with_parent,
         )
-    end = time.monotonic() + timeout
-    while True:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            break
-        if time.monotonic() > end:
-            process.kill()
-            process.wait()
-            raise AssertionError(f"{command[0]} did not end in {timeout} s\n{(folder / 'err').read_text()}")
-        time.sleep(0.02)
-    process.returncode = os.waitstatus_to_exitcode(status)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            said = (folder / "err").read_text()
+            raise AssertionError(f"{command[0]} did not end in {timeout} s\n{said}") from None
+        finally:
+            kill_group(process)
     texts = [(folder / name).read_text(errors="replace") for name in ("out", "err")]
-    return Run(process.returncode, *texts, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    status, seconds, peak = usage.read_text().split()
+    return Run(int(status), *texts, float(seconds), int(peak) * 1024)

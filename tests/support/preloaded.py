@@ -59,7 +59,9 @@ def as_commands(arguments: Sequence[Union[str, Path]]) -> Optional[Sequence[str]
             return None
         else:
             files.append(f"{'core-file' if files else 'file'} {word}")
-    return [*first, *files, *rest]
+    commands = [*first, *files, *rest]
+    # gdb takes white space off the end of what Python has it run, which means something to `complete`.
+    return None if any(command != command.rstrip() for command in commands) else commands
 
 
 class Preloaded:
