@@ -21,7 +21,7 @@ from gdbext.errors import UsageError
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
 from gdbext.structures.locks.model import Census
-from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.overrides import Overrides
 from gdbext.structures.shapes.resolve import open_located
 
 _DRAWING = 60  # seconds that graphviz may take
@@ -47,10 +47,10 @@ def examine(session: Any, arguments: Any) -> Report:
 
 def _named_tables(session: Any, arguments: Any) -> Iterator[Looked]:
     """Iterate over the lists and tables that the user has named."""
-    manner = Manner(shape=arguments.value("shape"))
+    overrides = Overrides(shape=arguments.value("shape"))
     for expression in arguments.value("in") or ():
         located = session.locate(expression)
-        opened = open_located(session.target, session.types, session.shapes, located, manner)
+        opened = open_located(session.target, session.types, session.shapes, located, overrides)
         yield Looked(expression, opened, walk_structure(session.target, opened.structure, None, session.progress))
 
 

@@ -11,7 +11,7 @@ from gdbext.layout.types import Located
 from gdbext.report import Report
 from gdbext.structures.shapes.anchored import is_anchored
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.overrides import Overrides
 from gdbext.structures.shapes.resolve import Opened, nearest_shape, open_located
 from gdbext.structures.walk.model import ListHead, TreeRoot
 
@@ -109,9 +109,9 @@ def open_expression(session: Any, arguments: Any, expression: str, link: Optiona
     :param link: the member that leads on, where it is no option.
     :raises UsageError: when the expression is missing, has no value, or nothing says what it is.
     """
-    manner, shapes = read_manner(session, arguments, link), session.shapes
-    located = session.locate(expression) if expression else _locate_by_shape(shapes, manner.shape)
-    opened = open_located(session.target, session.types, shapes, located, manner)
+    overrides, shapes = read_overrides(session, arguments, link), session.shapes
+    located = session.locate(expression) if expression else _locate_by_shape(shapes, overrides.shape)
+    opened = open_located(session.target, session.types, shapes, located, overrides)
     return replace(opened, problems=(*shapes.problems, *opened.problems))
 
 
@@ -131,14 +131,14 @@ def walk_opened(session: Any, opened: Opened, arguments: Any) -> List[counts.Wal
     return counts.walk_structure(session.target, opened.structure, arguments.value("max"), session.progress)
 
 
-def read_manner(session: Any, arguments: Any, link: Optional[str] = None) -> Manner:
+def read_overrides(session: Any, arguments: Any, link: Optional[str] = None) -> Overrides:
     """Return what the options say about a structure."""
 
     def number(name: str) -> Optional[int]:
         text = arguments.value(name)
         return None if text is None else int(session.evaluate(text))
 
-    return Manner(
+    return Overrides(
         shape=arguments.value("shape"),
         next=link or arguments.value("next"),
         container=arguments.value("container"),

@@ -121,7 +121,7 @@ BLOCK_FIELDS = (
 )  # fmt: skip
 BLOCK_COLUMNS = (*BLOCK_FIELDS, "reached_by_offset")
 
-# What the user may say about a list or table: see gdbext.structures.shapes.resolve.Manner.
+# What the user may say about a list or table: see gdbext.structures.shapes.resolve.Overrides.
 STRUCTURE_OPTIONS: Sequence[Option] = (
     Option("shape", "text", "take it for this shape; gx shapes list has them", metavar="NAME", names="shape"),
     Option("next", "text", "the link to the next node: member, path or offset", metavar="MEMBER"),

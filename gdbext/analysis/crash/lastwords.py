@@ -262,9 +262,10 @@ def _is_single(target: Target, info: int) -> bool:
 
 
 def _readable(target: Target, info: int, mangled: str) -> str:
+    """Return a type's name; a symbol's version ("@GLIBCXX_3.4") is none of it."""
     symbol = target.symbols.find_name(info) or ""
-    named = symbol[len("typeinfo for ") :] if symbol.startswith("typeinfo for ") else None
-    return bounded(named or find_plain_name(mangled) or mangled)
+    named = symbol[len("typeinfo for ") :] if symbol.startswith("typeinfo for ") else ""
+    return bounded(named.partition("@")[0] or find_plain_name(mangled) or mangled)
 
 
 def _what(target: Target, names: Sequence[str], thrown: int) -> Optional[str]:

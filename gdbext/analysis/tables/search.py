@@ -15,7 +15,7 @@ from gdbext.progress import Progress, WorkLimit
 from gdbext.report import Evidence, Finding, Settings
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.opening import Structure
-from gdbext.structures.shapes.overrides import Manner
+from gdbext.structures.shapes.overrides import Overrides
 from gdbext.structures.shapes.resolve import Opened, open_located
 from gdbext.structures.walk.model import Group
 from gdbext.target import Target
@@ -174,7 +174,7 @@ class Tables(Iterator[Looked]):
 
     def _opened(self, located: Located) -> Iterator[Opened]:
         try:
-            yield open_located(self._target, self._types, self._library, located, Manner())
+            yield open_located(self._target, self._types, self._library, located, Overrides())
         except (ShapeError, UsageError, FaultError):
             self._closed += 1
 

@@ -58,10 +58,10 @@ def open_found(found: Located) -> Opened:
     """Open an object by the shape that fits its type; errors as :func:`open_value`."""
     target = read_target()
     from gdbext.bridge.stops.session import read_shapes
-    from gdbext.structures.shapes.resolve import Manner, open_located
+    from gdbext.structures.shapes.resolve import Overrides, open_located
 
     try:
-        return open_located(target, session.current().types, read_shapes(), found, Manner())
+        return open_located(target, session.current().types, read_shapes(), found, Overrides())
     except UsageError as error:
         raise UsageError(error.message) from None  # the hint is about options of commands
 

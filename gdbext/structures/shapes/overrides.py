@@ -19,7 +19,7 @@ HERE = parse_path("&self")
 
 
 @dataclass(frozen=True)
-class Manner:
+class Overrides:
     """What the user says about a structure besides the expression.
 
     Members are names, paths, or bytes: ``8``, ``+0x8``, with ``:SIZE`` where it is not a word.
@@ -63,7 +63,7 @@ def read_member(text: str) -> Path:
         raise UsageError(error.message, "write a member's name, or bytes as +0x8") from None
 
 
-def change_shape(shape: Shape, how: Manner, types: Types) -> Shape:
+def change_shape(shape: Shape, how: Overrides, types: Types) -> Shape:
     """Return a shape with what the options say instead of what it says itself.
 
     :raises UsageError: for an end that is none, or an unknown container.
@@ -76,7 +76,7 @@ def change_shape(shape: Shape, how: Manner, types: Types) -> Shape:
     return replace(changed, table=replace(shape.table, end=how.end)) if shape.bins else changed
 
 
-def make_list(type: Optional[Type], how: Manner) -> Shape:
+def make_list(type: Optional[Type], how: Overrides) -> Shape:
     """Return the shape of a list that ``--next``, and perhaps ``--head`` or ``--end head``, describe.
 
     :param type: of the expression: of the first node, of the object that ``--head`` is in, or of a head.
@@ -99,14 +99,14 @@ def make_list(type: Optional[Type], how: Manner) -> Shape:
     return Shape(OPTIONS, "list", OPTIONS, link=inner, node=node, list=head)
 
 
-def make_bins(bins: BinsPart, end: str, node: NodePart, link: LinkPart, how: Manner) -> Shape:
+def make_bins(bins: BinsPart, end: str, node: NodePart, link: LinkPart, how: Overrides) -> Shape:
     """Return the shape of an array of bins; its objects are its first bin."""
     row = replace(bins, stride=how.stride)
     table = TablePart(how.end if how.end in ("null", "head") else end)
     return Shape(OPTIONS, "bins", OPTIONS, bins=(row,), table=table, node=node, link=link)
 
 
-def make_node(type: Optional[Type], how: Manner) -> "tuple[NodePart, LinkPart]":
+def make_node(type: Optional[Type], how: Overrides) -> "tuple[NodePart, LinkPart]":
     """Return how ``--next`` leads on from nodes of a type."""
     return NodePart(next=(read_member(how.next or ""),)), _inner_link(type, how)
 
@@ -120,19 +120,19 @@ def find_pointed(type: Optional[Type], head: Optional[Path]) -> Optional[Type]:
     return kind.target if kind is not None else None
 
 
-def find_inner(type: Optional[Type], how: Manner) -> str:
+def find_inner(type: Optional[Type], how: Overrides) -> str:
     """Return the member of a node that links lead to, where they do not lead to the node itself; else ""."""
     if type is None:
         return ""
     return next((each for each in find_links(type) if each.path == how.next), Link("")).inner
 
 
-def _inner_link(type: Optional[Type], how: Manner) -> LinkPart:
+def _inner_link(type: Optional[Type], how: Overrides) -> LinkPart:
     inner = find_inner(type, how)
     return LinkPart(relative=-parse_path(inner).bind(type).offsets[0]) if inner else LinkPart()
 
 
-def _change_link(link: LinkPart, how: Manner) -> LinkPart:
+def _change_link(link: LinkPart, how: Overrides) -> LinkPart:
     mangled = link.mangled if how.mangled is None else (how.mangled,)
     end = _read_end(how.end)
     sentinels = link.sentinels if end is None else tuple({*link.sentinels, end})
@@ -148,7 +148,7 @@ def _read_end(text: Optional[str]) -> Optional[int]:
         raise UsageError(f"--end: {text!r} is no end", "null, head, or a number") from None
 
 
-def _change_node(node: NodePart, how: Manner, types: Types) -> NodePart:
+def _change_node(node: NodePart, how: Overrides, types: Types) -> NodePart:
     if how.next is not None:
         node = replace(node, next=(read_member(how.next),), find=())
     if how.prev is not None:
@@ -161,7 +161,7 @@ def _change_node(node: NodePart, how: Manner, types: Types) -> NodePart:
     return node if how.key is None else replace(node, key=_of_element(how.key, how, types))
 
 
-def _of_element(member: str, how: Manner, types: Types) -> Paths:
+def _of_element(member: str, how: Overrides, types: Types) -> Paths:
     """Return a member of a node; first, where there is a container, as one of that, seen from the node."""
     path = read_member(member)
     if how.container is None:

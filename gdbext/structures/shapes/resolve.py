@@ -24,7 +24,7 @@ from gdbext.structures.shapes.overrides import (
     HERE,
     OPTIONS,
     SELF,
-    Manner,
+    Overrides,
     change_shape,
     find_pointed,
     make_bins,
@@ -61,7 +61,7 @@ class Opened:
     bound: Optional[BoundShape] = None
 
 
-def open_located(target: Target, types: Types, library: Library, located: Located, how: Manner) -> Opened:
+def open_located(target: Target, types: Types, library: Library, located: Located, how: Overrides) -> Opened:
     """Open what an expression leads to.
 
     A null pointer is an empty structure. Where a shape leaves open how links are read, both ways are tried on
@@ -76,7 +76,7 @@ def open_located(target: Target, types: Types, library: Library, located: Locate
 
 def bind_fitting(target: Target, types: Types, library: Library, type: Type) -> BoundShape:
     """Return the shape that fits a type best, bound; errors as :func:`open_located`."""
-    return _Resolver(target, types, library, Located(type.name, type, None, None), Manner()).fitting(
+    return _Resolver(target, types, library, Located(type.name, type, None, None), Overrides()).fitting(
         type, None
     )
 
@@ -104,7 +104,7 @@ def no_shape(type: Type) -> UsageError:
 class _Resolver:
     """One expression."""
 
-    def __init__(self, target: Target, types: Types, library: Library, located: Located, how: Manner) -> None:
+    def __init__(self, target: Target, types: Types, library: Library, located: Located, how: Overrides) -> None:
         self.target = target
         self.types = types
         self.library = library
@@ -143,7 +143,7 @@ class _Resolver:
             return shape if is_anchored(shape) else None
         type = self.located.type
         pointed = type.target if type is not None else None
-        if pointed is None or pointed.code is not Code.POINTER or self.how != Manner():
+        if pointed is None or pointed.code is not Code.POINTER or self.how != Overrides():
             return None
         return find_anchored(self.library, self.located.text.rpartition("::")[2])
 
@@ -507,4 +507,4 @@ def _describe(structure: Structure, bound: BoundShape) -> str:
     return f"{named}{structure.address:#x}: {what} ({bound.name})"
 
 
-__all__ = ["Manner", "Opened", "bind_fitting", "count_faults", "nearest_shape", "no_shape", "open_located"]
+__all__ = ["Overrides", "Opened", "bind_fitting", "count_faults", "nearest_shape", "no_shape", "open_located"]

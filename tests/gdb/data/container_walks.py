@@ -15,7 +15,7 @@ dependencies.load()
 from gdbext.analysis.tables.counts import check_structure, walk_structure  # noqa: E402
 from gdbext.bridge.stops.session import current  # noqa: E402
 from gdbext.errors import GdbextError  # noqa: E402
-from gdbext.structures.shapes.resolve import Manner, open_located  # noqa: E402
+from gdbext.structures.shapes.resolve import Overrides, open_located  # noqa: E402
 from gdbext.structures.walk.model import BinsWalk, End  # noqa: E402
 
 MOST = 1 << 20
@@ -27,7 +27,7 @@ def manner(options):
     while words:
         name = words.pop(0)[2:]
         chosen[name] = (words.pop(0), words.pop(0)) if name == "container" else words.pop(0)
-    return Manner(**chosen)
+    return Overrides(**chosen)
 
 
 def bins_of(each):

@@ -17,7 +17,7 @@ from gdbext.bridge.expressions.values import located
 from gdbext.bridge.stops.session import read_shapes
 from gdbext.errors import GdbextError
 from gdbext.progress import SILENT
-from gdbext.structures.shapes.resolve import Manner, open_located
+from gdbext.structures.shapes.resolve import Overrides, open_located
 from gdbext.structures.walk.bins import check_bins, walk_bins
 from gdbext.structures.walk.lists import check_list, walk_list
 from gdbext.structures.walk.model import ListHead, ProbeTable, Table
@@ -43,7 +43,7 @@ def open_line(line):
     shape, _, expression = line.rpartition(": ")
     now = session.current()
     place = located(gdb.parse_and_eval(expression), expression)
-    opened = open_located(now.target, now.types, read_shapes(), place, Manner(shape=shape or None))
+    opened = open_located(now.target, now.types, read_shapes(), place, Overrides(shape=shape or None))
     return now.target, opened.structure
 
 

@@ -384,6 +384,13 @@ def test_a_type_that_has_no_text():
     assert made.said() == "terminate called after throwing an instance of 'shop::Error'"
 
 
+@pytest.mark.parametrize("version", ["", "@GLIBCXX_3.4", "@@GLIBCXX_3.4"])
+def test_the_version_of_a_symbol_is_no_part_of_a_type(version, monkeypatch):
+    monkeypatch.setattr(Names, "find_name", lambda self, address: f"typeinfo for std::runtime_error{version}")
+    made = thrown().throw(0x200, 0x900)
+    assert made.said().endswith("instance of 'std::runtime_error'")
+
+
 def test_exceptions_that_are_over_or_not_certain_are_not_named():
     assert thrown().throw(0x200, 0x800, handlers=0).said() is None
     assert thrown().throw(0x200, 0x800, references=0).said() is None

@@ -4,7 +4,7 @@ import pytest
 
 from gdbext.layout.types import Located
 from gdbext.structures.shapes.anchored import anchors, find_anchored, is_anchored
-from gdbext.structures.shapes.resolve import Manner, open_located
+from gdbext.structures.shapes.resolve import Overrides, open_located
 from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list
@@ -72,7 +72,7 @@ def world():
 
 
 def opened(world, located, **how):
-    return open_located(world.target, world, library(BINS, LIST), located, Manner(**how))
+    return open_located(world.target, world, library(BINS, LIST), located, Overrides(**how))
 
 
 def test_a_table_without_an_expression(world):

@@ -4,7 +4,7 @@ import pytest
 
 from gdbext.errors import FaultError, ShapeError, UsageError
 from gdbext.layout.types import Code, Located, Type
-from gdbext.structures.shapes.resolve import Manner, bind_fitting, open_located
+from gdbext.structures.shapes.resolve import Overrides, bind_fitting, open_located
 from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list
@@ -95,7 +95,7 @@ def a_table(world, *nodes, size=4, **members):
 
 def opened(world, type, *, at=None, value=None, shapes=SHAPES, text="it", found=None, **how):
     located = Located(text, world.type(type) if isinstance(type, str) else type, at, value, found)
-    return open_located(world.target, world, library(*shapes), located, Manner(**how))
+    return open_located(world.target, world, library(*shapes), located, Overrides(**how))
 
 
 def nodes_of(world, result):
