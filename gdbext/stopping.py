@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Iterator, Optional
 
 from gdbext.errors import StoppedError
 from gdbext.progress import checked
+
+_ROUNDS = 16  # of a loop: Python asks in each
 
 
 class Stops:
@@ -28,7 +30,7 @@ class Stops:
         with self._lock:
             if self._worker is not None:
                 self._stopped = True
-                _interrupt(self._worker, KeyboardInterrupt)
+                _interrupt(self._worker)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -60,12 +62,13 @@ class Stops:
 
     def _end(self) -> None:
         with self._lock:
-            if self._worker is not None:
-                _interrupt(self._worker, None)  # one that has not come yet would hit whatever follows
-                self._worker = None
+            self._worker = None
+        if self._stopped:
+            with suppress(KeyboardInterrupt):  # one that has not come yet comes here, not in whatever follows
+                for _ in range(_ROUNDS):
+                    pass
 
 
-def _interrupt(thread: int, error: Optional[type]) -> None:
-    """Have an exception raised in a thread, or one that was not raised yet forgotten."""
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+def _interrupt(thread: int) -> None:
+    """Have KeyboardInterrupt raised in a thread of Python's, when it next asks for such."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))

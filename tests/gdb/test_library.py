@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 import gdbext
 from gdbext.answers import Answer
 from gdbext.errors import BadCoreError, NoTargetError, StoppedError, UsageError
+from gdbext.stopping import Stops
 from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
@@ -138,6 +140,33 @@ def test_stop_ends_what_runs_in_another_thread_and_nothing_else(staged):
         worker.join(30)
         assert ended == ["stopped"]
         assert other.run("blocks summary").complete and session.run("blocks summary").complete
+
+
+@pytest.fixture
+def often():
+    """Threads take turns so often that a stop comes anywhere."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_a_stop_hits_nothing_but_the_work(often):
+    """Stopped at any moment, also at its end: what follows is not interrupted, and the next work runs."""
+    stops, ended = Stops(), 0
+    for moment in range(300):
+        stopper = threading.Timer(moment / 50_000, stops.stop)
+        stopper.start()
+        with suppress(StoppedError), stops.working():
+            for _ in range(10_000):
+                stops.at("", 0, None)
+            ended += 1
+        for _ in range(100):
+            pass
+        stopper.join()
+    assert 0 < ended < 300
+    with stops.working():
+        stops.at("", 0, None)
 
 
 def outcome(session):
