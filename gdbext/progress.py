@@ -117,6 +117,11 @@ def checked(check: Callable[[], None]) -> Iterator[None]:
         _checks.calls.remove(check)
 
 
+def own_checks() -> List[Callable[[], None]]:
+    """Return what is called in this thread between the steps of kernels, for whoever cannot use :func:`checked`."""
+    return _checks.calls
+
+
 def check() -> None:
     """Ask whether long work may go on.
 

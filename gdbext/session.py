@@ -247,14 +247,7 @@ class Session:
         :raises GdbextError: as the command.
         :raises StoppedError: :meth:`stop` was called before there was anything.
         """
-        with self._stops.working():
-            from gdbext.arguments import parse
-            from gdbext.catalogue import COMMANDS
-
-            spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
-            if spec is None:
-                raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
-            return self._run(spec, parse(line[len(spec.name) :], spec.all_options, spec.positional))
+        return self._stops.run(lambda: self._answer(line))
 
     def triage(self, leaks: bool = False) -> Answer:
         """Return what is wrong, worst first, and the memory by owner: a :class:`gdbext.analysis.page.Triage`.
@@ -280,14 +273,8 @@ class Session:
         :raises UsageError: one of them is wrong.
         :raises NoHeapError: there is no heap.
         """
-        with self._stops.working():
-            from gdbext.arguments import parse_words
-            from gdbext.catalogue import find_command
-
-            spec = find_command("blocks list")
-            assert spec is not None
-            words = ["--columns", columns, *(["--where", where] if where else [])]
-            return Table(self._run(spec, parse_words(words, spec.all_options, spec.positional)).data.blocks)
+        words = ["--columns", columns, *(["--where", where] if where else [])]
+        return self._stops.run(lambda: self._list(words))
 
     def stop(self) -> None:
         """End what runs in another thread, within 0.2 s: its answer is incomplete, or a :class:`StoppedError`."""
@@ -305,6 +292,23 @@ class Session:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _answer(self, line: str) -> Answer:
+        from gdbext.arguments import parse
+        from gdbext.catalogue import COMMANDS
+
+        spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
+        if spec is None:
+            raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
+        return self._run(spec, parse(line[len(spec.name) :], spec.all_options, spec.positional))
+
+    def _list(self, words: Sequence[str]) -> Table:
+        from gdbext.arguments import parse_words
+        from gdbext.catalogue import find_command
+
+        spec = find_command("blocks list")
+        assert spec is not None
+        return Table(self._run(spec, parse_words(words, spec.all_options, spec.positional)).data.blocks)
 
     def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
         from gdbext.analysis.missing import explained, with_target

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from contextlib import contextmanager, suppress
-from typing import Iterator, Optional
+from typing import Callable, Optional, TypeVar
 
 from gdbext.errors import StoppedError
-from gdbext.progress import checked
+from gdbext.progress import own_checks
+
+Result = TypeVar("Result")
 
 _ROUNDS = 16  # of a loop: Python asks in each
 
@@ -32,18 +33,21 @@ class Stops:
                 self._stopped = True
                 _interrupt(self._worker)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Let what is done inside be stopped.
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Do what may be stopped; return what it returns.
 
-        :raises StoppedError: it was, and had nothing to say.
+        No context manager of Python's own code has a part in it: an interrupt may come between its lines.
+
+        :raises StoppedError: it was stopped, and had nothing to say.
         """
-        with self._lock:
-            self._worker, self._stopped = threading.get_ident(), False
+        checks = own_checks()
+        before = len(checks)
         try:
             try:
-                with checked(self._check):
-                    yield
+                with self._lock:
+                    self._worker, self._stopped = threading.get_ident(), False
+                checks.append(self._check)
+                return work()
             finally:
                 self._end()
         except KeyboardInterrupt:
@@ -51,6 +55,8 @@ class Stops:
             if not self._stopped:
                 raise
             raise StoppedError("stopped") from None
+        finally:
+            del checks[before:]
 
     def at(self, doing: str, done: int, total: Optional[int]) -> None:
         """Go on, or raise KeyboardInterrupt."""
@@ -64,9 +70,11 @@ class Stops:
         with self._lock:
             self._worker = None
         if self._stopped:
-            with suppress(KeyboardInterrupt):  # one that has not come yet comes here, not in whatever follows
+            try:  # one that has not come yet comes here, not in whatever follows
                 for _ in range(_ROUNDS):
                     pass
+            except KeyboardInterrupt:
+                pass
 
 
 def _interrupt(thread: int) -> None:

@@ -19,6 +19,7 @@ import pytest
 import gdbext
 from gdbext.answers import Answer
 from gdbext.errors import BadCoreError, NoTargetError, StoppedError, UsageError
+from gdbext.progress import own_checks
 from gdbext.stopping import Stops
 from tests.gdb.answers import ask
 from tests.support.boards import Board
@@ -157,16 +158,19 @@ def test_a_stop_hits_nothing_but_the_work(often):
     for moment in range(300):
         stopper = threading.Timer(moment / 50_000, stops.stop)
         stopper.start()
-        with suppress(StoppedError), stops.working():
-            for _ in range(10_000):
-                stops.at("", 0, None)
-            ended += 1
+        with suppress(StoppedError):
+            ended += stops.run(lambda: work(stops))
         for _ in range(100):
             pass
         stopper.join()
     assert 0 < ended < 300
-    with stops.working():
+    assert stops.run(lambda: work(stops)) == 1 and own_checks() == []
+
+
+def work(stops):
+    for _ in range(10_000):
         stops.at("", 0, None)
+    return 1
 
 
 def outcome(session):
