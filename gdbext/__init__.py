@@ -10,18 +10,24 @@ Without gdb a core is enough::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, Optional
+from typing import TYPE_CHECKING, Mapping, Optional, Union
 
 from gdbext.version import __version__
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from gdbext.session import Session
 
 __all__ = ["__version__", "current", "open_core"]
 
 
 def open_core(
-    path: str, *, sysroot: Optional[str] = None, settings: Mapping[str, int] = {}, shapes_folder: str = ""
+    path: Union[str, PathLike[str]],
+    *,
+    sysroot: Optional[str] = None,
+    settings: Mapping[str, int] = {},
+    shapes_folder: str = "",
 ) -> Session:
     """Return a session over a core; no gdb is needed. Names and types, which a debugger knows, are not known then.
 
@@ -39,7 +45,7 @@ def open_core(
     from gdbext.session import Session
 
     mount(os.path.dirname(__file__))
-    target = read_core_target(path, sysroot=sysroot)
+    target = read_core_target(os.fspath(path), sysroot=sysroot)
     return Session(lambda: target, settings=default_settings(settings), shapes_folder=shapes_folder)
 
 

@@ -97,10 +97,19 @@ class Answer:
 
 
 class Table:
-    """Rows of one table, which may be millions: one by one, as columns, as Arrow."""
+    """Rows of one table, which may be millions: one by one, as columns, as Arrow.
 
-    def __init__(self, rows: Rows[Any]) -> None:
+    :param answer: that it is a part of, with what could not be read.
+    """
+
+    def __init__(self, rows: Rows[Any], answer: Answer) -> None:
         self._rows = rows
+        self.answer = answer
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was examined."""
+        return self.answer.complete
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._rows)

@@ -849,10 +849,12 @@ def find_own(name: str) -> Optional[CommandSpec]:
 def default_settings(changed: Mapping[str, int]) -> Mapping[str, int]:
     """Return every setting that is a number, with some of them changed.
 
-    :raises UsageError: there is no setting of that name.
+    :raises UsageError: there is no setting of that name, or it has no such value.
     """
     known = {setting.name: setting.default for setting in SETTINGS if isinstance(setting.default, int)}
-    for name in changed:
+    for name, value in changed.items():
         if name not in known:
             raise UsageError(f"no setting {name!r}", f"there are {', '.join(known)}")
+        if not isinstance(value, int) or not 0 <= value < 1 << 63:
+            raise UsageError(f"{name}: {value!r} is not a number of 0 or more")
     return {**known, **changed}

@@ -50,6 +50,12 @@ class TooLargeError(GdbextError):
     kind = "too-large"
 
 
+class DebuggerError(GdbextError):
+    """The debugger refused something."""
+
+    kind = "debugger"
+
+
 class StoppedError(GdbextError):
     """The user, another thread or the time budget stopped something before there was an answer."""
 

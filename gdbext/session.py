@@ -10,11 +10,13 @@ from gdbext.answers import Answer, Table
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
 from gdbext.errors import NoHeapError, NoTargetError, UsageError
 from gdbext.progress import SILENT, Progress
+from gdbext.report import Problem
 from gdbext.stopping import Stops
 
 if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-up
     from gdbext.analysis.reach.graph import Reach
     from gdbext.analysis.reach.model import Reading
+    from gdbext.analysis.tables.elements import ElementPort
     from gdbext.analysis.types.model import BlockTypes
     from gdbext.analysis.types.shaped import ShapedTable
     from gdbext.arguments import Arguments
@@ -104,6 +106,14 @@ class Session:
         from gdbext.structures.shapes.known import read_shapes
 
         return read_shapes(self.shapes_folder)
+
+    @property
+    def elements(self) -> ElementPort:
+        """What prints elements, tests them, and runs commands for them.
+
+        :raises UsageError: that needs gdb.
+        """
+        raise UsageError("elements are printed and tested in gdb alone")
 
     def evaluate(self, expression: str) -> int:
         """Return an expression's value as an unsigned word.
@@ -211,12 +221,13 @@ class Session:
 
         progress = progress or self.progress
         if not (alike and len(reach) <= FEW_BLOCKS and reach.any_leaked):
-            return find_types(reach, self.debug.clues(), progress, leaked=True)
+            return self._without_names(find_types(reach, self.debug.clues(), progress, leaked=True))
         found = find_types(reach, self.debug.clues(_VARIABLES), progress, objects=_OBJECTS)
         if not found.problems:
             self._block_types = reach, found
         # What was ended or lacked debug info concerns blocks that are not leaked, and similarity, which is no promise.
-        return replace(found, problems=[one for one in found.problems if one.kind == "interrupted"])
+        cut = [one for one in found.problems if one.kind == "interrupted"]
+        return self._without_names(replace(found, problems=cut))
 
     def block_types(self, reach: Reach) -> BlockTypes:
         """Return what the blocks are."""
@@ -226,8 +237,15 @@ class Session:
             found = find_types(reach, self.debug.clues(), self.progress, tables=self._shaped_tables())
             if any(problem.kind == "interrupted" for problem in found.problems):
                 return found  # made anew next time
-            self._block_types = reach, found
+            self._block_types = reach, self._without_names(found)
         return self._block_types[1]
+
+    def _without_names(self, found: BlockTypes) -> BlockTypes:
+        """Return types with the problem that no debugger named any, where that is so."""
+        if self.debug is not NO_DEBUG_INFO:
+            return found
+        message = "no debugger: types by name were not examined"
+        return replace(found, problems=[*found.problems, Problem("types-without-debug-info", None, message)])
 
     def _shaped_tables(self) -> Sequence[ShapedTable]:
         """Return the tables that the program's variables lead to, as far as ``set gx table-search-variables`` goes."""
@@ -295,12 +313,13 @@ class Session:
 
     def _answer(self, line: str) -> Answer:
         from gdbext.arguments import parse
-        from gdbext.catalogue import COMMANDS
+        from gdbext.catalogue import find_command
 
-        spec = next((one for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), None)
+        name, rest = _split(line)
+        spec = find_command(name)
         if spec is None:
             raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
-        return self._run(spec, parse(line[len(spec.name) :], spec.all_options, spec.positional))
+        return self._run(spec, parse(rest, spec.all_options, spec.positional))
 
     def _list(self, words: Sequence[str]) -> Table:
         from gdbext.arguments import parse_words
@@ -308,19 +327,36 @@ class Session:
 
         spec = find_command("blocks list")
         assert spec is not None
-        return Table(self._run(spec, parse_words(words, spec.all_options, spec.positional)).data.blocks)
+        answer = self._run(spec, parse_words(words, spec.all_options, spec.positional))
+        return Table(answer.data.blocks, answer)
 
     def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
         from gdbext.analysis.missing import explained, with_target
+        from gdbext.arguments import COMMON_OPTIONS
 
         function = _find_function(spec.run)
         if function is None or spec.raw:
             raise UsageError(f"{spec.name} is for gdb alone")
+        if (form := next((one.name for one in COMMON_OPTIONS if one.name in arguments.given), None)) is not None:
+            raise UsageError(f"--{form} is for the command line", "an answer has text(…), to_json() and tables")
+        spec.check(arguments)
         try:
             report = function(self, arguments)
         except NoHeapError as error:
             raise explained(error, self.target) from None
         return Answer(report if self._target is None else with_target(report, self._target), spec.schema, self._target)
+
+
+def _split(line: str) -> Tuple[str, str]:
+    """Return a command's name and what follows; of a line that begins with none, its first word."""
+    from gdbext.catalogue import PREFIXES
+
+    rest = line.strip().removeprefix("gx ").strip()
+    name, _, rest = rest.partition(" ")
+    if name in PREFIXES:
+        second, _, rest = rest.strip().partition(" ")
+        name = f"{name} {second}".strip()
+    return name, rest
 
 
 def _find_function(path: str) -> Optional[Callable[[Session, Arguments], Report]]:

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Callable, Optional, TypeVar
 
-from gdbext.errors import StoppedError
+from gdbext.errors import StoppedError, UsageError
 from gdbext.progress import own_checks
 
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ class Stops:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may stop what it interrupts
         self._worker: Optional[int] = None
         self._stopped = False
 
@@ -39,7 +39,10 @@ class Stops:
         No context manager of Python's own code has a part in it: an interrupt may come between its lines.
 
         :raises StoppedError: it was stopped, and had nothing to say.
+        :raises UsageError: something is at work already.
         """
+        if self._worker is not None:
+            raise UsageError("the session is at work already", "one question at a time, or a session for each thread")
         checks = own_checks()
         before = len(checks)
         try:

@@ -80,7 +80,9 @@ class Options:
 def outline(words: Sequence[str]) -> Options:
     """Return the command's name and what the line says about JSON, however wrong the rest of it is."""
     asked = [word for word in words if word == "--json" or word.startswith("--json=")]
-    return Options(name=_find_name(words).name, json=asked[-1].partition("=")[2] if asked else None)
+    found = _find_name(words)
+    name = _FIRST if find_command(found.name) is None and _names_target(found) else found.name
+    return Options(name=name, json=asked[-1].partition("=")[2] if asked else None)
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -128,6 +130,8 @@ def _with_cores(options: Options) -> Options:
     if spec is None or options.help or not words:
         return options
     named = bool(options.cores) or options.pid is not None or spec.target != "needed"
+    if options.pid is not None and spec.positional == "none" and os.path.isfile(words[0]):
+        raise UsageError("a core and --pid exclude each other")
     if spec.positional == "none":
         if named:
             raise UsageError(f"takes no argument, got {' '.join(words)!r}", "-h shows how it is written")
@@ -211,9 +215,11 @@ def _without_own(words: Sequence[str]) -> Iterator[str]:
 
 def unknown_command(name: str) -> UsageError:
     """Return the error, with the command that was probably meant."""
-    close = nearest(name, [spec.name for spec in (*COMMANDS, *OWN_COMMANDS)])
+    close = None if os.sep in name else nearest(name, [spec.name for spec in (*COMMANDS, *OWN_COMMANDS)])
     what = "command" if re.fullmatch(r"[a-z -]+", name) else "command and no core"
     hint = f"did you mean gdbext {close}?" if close else "gdbext --help lists the commands"
+    if name.isdigit():
+        hint = f"for a process write -p {name}"
     return UsageError(f"there is no {what} {name}", hint)
 
 
@@ -286,21 +292,21 @@ def _pid(name: str, value: str) -> int:
 
 def _samples(name: str, value: str) -> int:
     if not (value.isascii() and value.isdigit() and 2 <= int(value) <= _MOST_SAMPLES):
-        raise UsageError(f"{name}: {value!r} is not a number of looks", f"2 to {_MOST_SAMPLES}")
+        raise UsageError(f"{name}: {value!r} is not a number of samples", f"2 to {_MOST_SAMPLES}")
     return int(value)
 
 
 def _interval(name: str, value: str) -> float:
-    return _seconds(name, value) or 0.0
+    return _seconds(name, value, "1, 0.5 …") or 0.0
 
 
-def _seconds(name: str, value: str) -> Optional[float]:
+def _seconds(name: str, value: str, hint: str = "0 is for ever") -> Optional[float]:
     try:
         seconds = float(value)
     except ValueError:
         seconds = -1.0
     if not math.isfinite(seconds) or seconds < 0:
-        raise UsageError(f"{name}: {value!r} is not a number of seconds", "0 is for ever")
+        raise UsageError(f"{name}: {value!r} is not a number of seconds", hint)
     return seconds or None
 
 

@@ -26,6 +26,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     signal.signal(signal.SIGTERM, _stop)
+    if sys.stdout is None or sys.stderr is None:  # closed: whatever is opened next would take its number
+        return int(Status.FAILED)
     try:
         return _run(words)
     except OSError as error:

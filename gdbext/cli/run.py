@@ -161,4 +161,4 @@ def _wants_color(when: str) -> bool:
     if when != "auto":
         return when == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not plain
+    return sys.stdout is not None and sys.stdout.isatty() and not plain

@@ -26,6 +26,7 @@ from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import MATRIX, Unavailable
 
+LOADED = f"gdb.execute('source {CHECKOUT / 'gdbext' / 'load.py'}')"
 SYSTEM = Board("core", "debug", "system")
 # What says by which name something was found, and is another without one.
 NAMES = ("evidence", "missing", "type", "types", "by_type", "contents", "roots", "died", "death", "ledger", "lock_name")
@@ -76,6 +77,31 @@ def test_in_gdb_it_has_what_gdb_knows(staged, tmp_path):
     ours = json.loads(answer.read_text())
     assert ours["data"] == theirs["data"] and ours["status"] == theirs["status"] == 1
     assert "words are shown; --words 0 shows all" in output.out and "Traceback" not in output.err
+
+
+def test_in_gdb_a_session_ends_with_its_stop_and_is_of_one_inferior(staged):
+    first, second = staged("leaks"), staged("arena_proliferation")
+    asked = """
+import gdb, gdbext
+from gdbext.errors import GdbextError
+def ask(session):
+    try:
+        print('SAID', session.triage().target.identity.exe.rpartition('/')[2])
+    except GdbextError as error:
+        print('SAID', error.message)
+one = gdbext.current(); ask(one)
+gdb.execute('add-inferior -no-connection'); gdb.execute('inferior 2')
+gdb.execute('file SECOND.EXE'); gdb.execute('core-file SECOND.CORE')
+ask(one); ask(gdbext.current())
+gdb.execute('inferior 1'); now = gdbext.current(); ask(now)
+now.close(); ask(now); ask(gdbext.current())
+print('SAID', 'glibc arenas' if 'arenas' in gdb.execute('glibc arenas', to_string=True) else 'nothing')
+"""
+    asked = asked.replace("SECOND.EXE", str(second.executable)).replace("SECOND.CORE", str(second.core))
+    said = [line[5:] for line in first.python("import sys\n" + LOADED + asked).splitlines() if line.startswith("SAID ")]
+    ended = "the session has ended with its stop"
+    assert said[0] == "leaks" and said[1] in (ended, "inferior 1 is not selected")
+    assert said[2:] == ["arena_proliferation", "leaks", ended, "leaks", "glibc arenas"]
 
 
 def test_a_plain_python_prints_the_page(staged):
@@ -191,15 +217,30 @@ def test_what_is_wrong_is_an_error_with_a_hint(staged, tmp_path):
     core = str(staged("leaks").core)
     with pytest.raises(UsageError, match="no setting 'most'"):
         gdbext.open_core(core, settings={"most": 1})
+    for value in ("7", None, -1, 1 << 70):
+        with pytest.raises(UsageError, match="not a number of 0 or more"):
+            gdbext.open_core(core, settings={"leak-search-blocks": value})
     session = gdbext.open_core(core, settings={"leak-search-blocks": 1})
     page = session.triage()
     assert isinstance(page, Answer)
     assert any("set gx leak-search-blocks is 1" in one.message for one in page.evidence)
-    for line, message in (("xyzzy", "no command"), ("breakpoints list", "gdb alone"), ("blocks list --lmit", "--lmit")):
+    wrong = (
+        ("xyzzy", "no command"),
+        ("", "no command"),
+        ("breakpoints list", "gdb alone"),
+        ("walklist 0x10 --next 0 --where 1", "gdb alone"),
+        ("blocks list --lmit", "--lmit"),
+        ("blocks list --limit 3", "for the command line"),
+        ("blocks at", "an address is missing"),
+    )
+    for line, message in wrong:
         with pytest.raises(UsageError, match=message):
             session.run(line)
     with pytest.raises(UsageError, match="without a debugger; give an address"):
         session.run("blocks at main_arena")
+    for line in ("  gx  blocks   summary --exact ", "blocks summary --exact\n"):
+        assert session.run(line).to_json() == session.run("blocks summary --exact").to_json()
+    assert "types by name were not examined" in session.run("blocks types").problems[-1].message
     session.close()
     with pytest.raises(NoTargetError, match="closed"):
         session.triage()
@@ -211,7 +252,7 @@ def test_blocks_are_a_table(staged):
     with gdbext.open_core(str(here.core)) as session:
         table = session.blocks(where="reach == leaked", columns="address,size")
         rows = list(table)
-        assert len(table) == len(rows) and named["plain large"] in {row.address for row in rows}
+        assert table.complete and len(table) == len(rows) and named["plain large"] in {row.address for row in rows}
         (batch,) = table.batches()
         assert list(batch["size"].cells()) == [row.size for row in rows]
         assert list(session.blocks(where="type ~ 'no such'", columns="address")) == []

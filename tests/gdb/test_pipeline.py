@@ -372,5 +372,8 @@ def test_an_interrupt_leaves_a_whole_answer_that_says_so_or_none(core, moments):
         if status == 2 or not out and status in (1, -signal.SIGINT):  # the latter: Python had not come to our code
             continue
         document = json.loads(out)
+        if status == -signal.SIGINT:  # Python's own end, where it met an interrupt in code that a dataclass makes
+            assert document["status"] == 2 and document["data"] is None
+            continue
         assert status == document["status"]
         assert out == whole.stdout or (document["complete"] is False and status != 0)

@@ -86,7 +86,7 @@ def test_a_busy_program_moves(process):
     [
         (["--core", "x", "--samples", "2"], "--samples needs --pid"),
         (["--pid", "1", "--interval", "2"], "--interval needs --samples"),
-        (["--pid", "1", "--samples", "1"], "'1' is not a number of looks"),
+        (["--pid", "1", "--samples", "1"], "'1' is not a number of samples"),
         (["--pid", "1", "--samples", "2", "--stacks"], "--samples and --stacks exclude each other"),
         (["--pid", "1", "--samples", "2", "--interval", "-1"], "'-1' is not a number of seconds"),
     ],

@@ -37,7 +37,9 @@ def make_finding(reach: Reach, types: Optional[BlockTypes], sure: bool = True) -
     """
     groups, doubts = group_leaks(reach), find_doubts(reach)
     totals, tables = count_totals(reach, groups), Tables(reach, groups, types)
-    known = [row for row in tables.by_type() or () if row.recognised_by != UNKNOWN]
+    rows = list(tables.by_type() or ())
+    unknown = max((row.bytes for row in rows if row.recognised_by == UNKNOWN), default=0)
+    known = [row for row in rows if row.recognised_by != UNKNOWN and row.bytes > unknown]
     return Finding(
         LEAK,
         Severity.WARNING,

@@ -424,6 +424,9 @@ def convoy_sentence(convoy: Convoy, waits: Mapping[int, Wait], known: Knowledge)
     """Return a convoy in words, with what its root is doing."""
     count = count_text(len(convoy.waiters), "thread")
     verb = "waits" if len(convoy.waiters) == 1 else "wait"
+    some = len(convoy.direct)
+    if some != len(convoy.waiters):  # others wait for other locks of it, or for those that wait
+        verb = f"{verb}, {some} of them"
     if convoy.lock is None:
         what, held = "the end of", f"thread {convoy.holder}"
         return f"{count} {verb} for {what} {held}, which is {doing(convoy.holder or 0, waits, known)}"

@@ -20,7 +20,7 @@ from gdbext.bridge import dependencies
 from gdbext.bridge.commands.charset import writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
-from gdbext.errors import GdbextError, NoHeapError, StoppedError, UsageError
+from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError
 from gdbext.progress import checked
 
 # Characters handed to gdb at once: its pager looks at each write.
@@ -111,12 +111,6 @@ class InternalError(GdbextError):
     """A defect of gdbext, told to whoever reads the envelope."""
 
     kind = "internal"
-
-
-class DebuggerError(GdbextError):
-    """gdb refused something."""
-
-    kind = "debugger"
 
 
 def note_error(message: Optional[str]) -> None:

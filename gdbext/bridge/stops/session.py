@@ -18,6 +18,7 @@ from gdbext.bridge.ports.debuginfo import GdbDebugInfo
 from gdbext.bridge.stops import settings
 from gdbext.bridge.stops.changes import objfiles_changed
 from gdbext.bridge.stops.progress import TerminalProgress
+from gdbext.errors import DebuggerError, NoTargetError
 from gdbext.progress import checked
 from gdbext.session import Session
 
@@ -54,12 +55,13 @@ class GdbSession(Session):
         self._anchor = next(iter(self._inferior.threads()), None)
         self._key = _identify(self._inferior)
         self._elements: Optional[Elements] = None
+        self._ended = False
         self.core: Optional[str] = None
 
     @property
     def fresh(self) -> bool:
         """Whether the inferior is still at the stop that this session describes."""
-        if not self._inferior.is_valid() or _identify(self._inferior) != self._key:
+        if self._ended or not self._inferior.is_valid() or _identify(self._inferior) != self._key:
             return False
         return self._anchor is not None and self._anchor.is_valid()
 
@@ -84,13 +86,28 @@ class GdbSession(Session):
             self._elements = Elements()
         return self._elements
 
+    def end(self) -> None:
+        """Answer no more: the program has run since, or is gone."""
+        self._ended = True
+
+    def close(self) -> None:
+        """Let go of the target; gdb's commands get a session of their own."""
+        super().close()
+        self.end()
+
     def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
+        if not self.fresh:
+            raise NoTargetError("the session has ended with its stop", "gdbext.current() is the session of this one")
+        if gdb.selected_inferior() != self._inferior:
+            raise NoTargetError(f"inferior {self._inferior.num} is not selected", f"inferior {self._inferior.num}")
         self.settings = settings.current()
         self.progress = TerminalProgress(self.settings.get("time-budget", 0))
         dependencies.load()
         with language.like_c(), selection.kept(), checked(self.progress.check):
             try:
                 return super()._run(spec, arguments)
+            except gdb.error as error:
+                raise DebuggerError(" ".join(str(error).split())) from None
             finally:
                 self.progress.clear()
                 self.close_elements()
@@ -121,6 +138,8 @@ def current() -> GdbSession:
 
 def drop() -> None:
     """End every session."""
+    for session in _sessions.values():
+        session.end()
     _sessions.clear()
 
 

@@ -111,3 +111,30 @@ def test_what_is_swapped_out_is_read_only_when_asked_for(given):
     if given:  # the setting comes with the pack, and must hold before the question
         loaded, asks = (next(at for at, word in enumerate(line) if start in word) for start in ("source ", "answer("))
         assert loaded < line.index("set gx swapped on") < asks
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["/no/such/core"], "there is no command and no core /no/such/core; gdbext --help"),
+        (["9426"], "for a process write -p 9426"),
+        (["lockwait", "--pid", "1", "--samples", "2", "--interval", "-3"], "not a number of seconds; 1, 0.5"),
+        (["rss", "--timeout", "x", "--core", "x"], "not a number of seconds; 0 is for ever"),
+    ],
+)
+def test_what_to_write_instead(words, message):
+    with pytest.raises(UsageError) as caught:
+        options.parse(words)
+    assert message in str(caught.value)
+
+
+def test_a_core_beside_a_process(tmp_path):
+    (tmp_path / "core").write_bytes(b"")
+    with pytest.raises(UsageError, match="a core and --pid exclude each other"):
+        options.parse(["rss", "-p", "1", str(tmp_path / "core")])
+
+
+def test_an_error_in_a_line_that_names_a_core_alone_is_triages(tmp_path):
+    (tmp_path / "core").write_bytes(b"")
+    assert options.outline([str(tmp_path / "core"), "--json", "--wrong"]).schema == "gdbext/triage/2"
+    assert options.outline(["rss", "--json", "--wrong"]).schema == "gdbext/rss/2"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gdbext import render
 from gdbext.analysis.locks.findings import check_locks, find_lock_findings
-from gdbext.analysis.locks.report import Knowledge, Position, lockwait_report
+from gdbext.analysis.locks.report import Knowledge, Position, convoy_sentence, lockwait_report
 from gdbext.analysis.locks.waitchanges import Earlier, compare
 from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.locks.waitgraph import build_graph
@@ -95,6 +95,14 @@ def test_transitive_waiters_collapse_to_one_root():
     chain = [waiting(2, 0xA0, 1), waiting(3, 0xB0, 2), waiting(4, 0xB0, 2), waiting(5, 0xD0, 4)]
     (convoy,) = build_graph(census(running(1, "poll"), *chain)).convoys
     assert (convoy.holder, convoy.waiters, convoy.lock) == (1, (2, 3, 4, 5), 0xA0)
+
+
+def test_a_convoy_does_not_say_that_all_wait_for_one_of_its_locks():
+    taken = census(running(1), *(waiting(n, 0xA0, 1) for n in (2, 3)), *(waiting(n, 0xB0, 1) for n in (4, 5)))
+    (convoy,) = build_graph(taken).convoys
+    waits = {wait.thread.number: wait for wait in taken.waits}
+    said = "4 threads wait, 2 of them for the mutex 0xa0, held by thread 1, which is running"
+    assert convoy_sentence(convoy, waits, Knowledge()) == said
 
 
 def spinning(number, lock, word=-3):
