@@ -24,6 +24,7 @@ from tests.gdb.test_real_programs import (
     wait_for,
 )
 from tests.support import gdbrun
+from tests.support.rest import wait_for_rest
 from tests.support.truth import address
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,7 @@ def python_on_malloc(folder):
     (folder / "script.py").write_text(PYTHON)
     with running([exe, "-S", str(folder / "script.py")], folder, {"PYTHONMALLOC": "malloc"}) as process:
         wait_for(lambda: b"ready" in (folder / "output").read_bytes(), process, folder)
+        wait_for_rest(process.pid)
         yield Daemon(process.pid, exe, (folder / "output",))
 
 

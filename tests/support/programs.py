@@ -93,7 +93,8 @@ def _lacks_multilib(complaint: str) -> bool:
 
 
 def _fingerprint(command: list[str], source: Path) -> str:
-    digest = hashlib.sha256("\0".join(command).encode())
+    # Not where the source is: checkouts may share what is built.
+    digest = hashlib.sha256("\0".join(word for word in command if word != str(source)).encode())
     for file in (source, *sorted(SOURCES.glob("*.h"))):
         digest.update(file.read_bytes())
     return digest.hexdigest()
