@@ -92,7 +92,7 @@ def read_known(session: Any, arguments: Any, heaps: Sequence[Heap]) -> Tuple[Opt
         return None, [f"no reachability, type and pointers: {error}"]
     types, notes = _typed(session, reach) if asked or few else (None, [f"types {_SLOW}"])
     names = Places(reach, session.root_names, lambda: types)
-    return Known(Live(reach, types), names, session.types), notes
+    return Known(Live(reach, types), names), notes
 
 
 def _typed(session: Any, reach: Reach) -> Tuple[Optional[BlockTypes], Sequence[str]]:

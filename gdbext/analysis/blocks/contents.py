@@ -9,9 +9,10 @@ from __future__ import annotations
 import codecs
 from typing import Callable, Optional, Sequence
 
+from gdbext.analysis.addresses import Address, Addresses, base_name
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
-from gdbext.memory import Reader, RegionIndex
+from gdbext.memory import Reader
 from gdbext.target import Target
 
 Namer = Callable[[int], Optional[str]]
@@ -75,38 +76,19 @@ def pointer_namer(target: Target, heaps: Sequence[Heap]) -> Namer:
 
     It holds the target's regions; make one for many blocks.
     """
-    index = target.index
-    stacks = _stacks(target, index)
-
-    def name(address: int) -> Optional[str]:
-        region = index.find(address)
-        if region is None or "r" not in region.permissions:
-            return None
-        for heap in heaps:
-            block = heap.blocks.find(address)
-            if block is not None:
-                return f"{heap.allocator} block {int(heap.blocks.address[block]):#x}"
-        if region.start in stacks:
-            return stacks[region.start]
-        place = _in_module(target, address)
-        return place or (f"anonymous memory {address:#x}" if region.anonymous else None)
-
-    return name
+    addresses = Addresses(target, heaps)
+    return lambda address: find_pointed(addresses.at(address))
 
 
-def _in_module(target: Target, address: int) -> Optional[str]:
-    module = target.find_module(address)
-    if module is None:
+def find_pointed(at: Address) -> Optional[str]:
+    """Return in a few words what a word points at when it means an address, or None: it can be no pointer."""
+    if at.region is None or "r" not in at.region.permissions:
         return None
-    file = module.path.rsplit("/", 1)[-1]
-    symbol = target.symbols.find_name(address)
-    return f"{symbol} in {file}" if symbol else f"{file}+{address - module.base:#x}"
-
-
-def _stacks(target: Target, index: RegionIndex) -> "dict[int, str]":
-    found = {}
-    for thread in target.threads:
-        region = index.find(thread.stack_pointer) if thread.stack_pointer is not None else None
-        if region is not None:
-            found[region.start] = f"stack of thread {thread.number}"
-    return found
+    if at.block is not None:
+        return f"{at.block.heap.allocator} block {at.block.start:#x}"
+    if at.stack is not None:
+        return f"stack of thread {at.stack.thread.number}"
+    if at.module is not None:
+        file = base_name(at.module.path)
+        return f"{at.symbol} in {file}" if at.symbol else f"{file}+{at.address - at.module.base:#x}"
+    return f"anonymous memory {at.address:#x}" if at.region.anonymous else None

@@ -8,13 +8,13 @@ from typing import Callable, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.analysis.blocks.contents import pointer_namer
+from gdbext.analysis.addresses import Address, Addresses, BlockAt
+from gdbext.analysis.blocks.contents import find_pointed
 from gdbext.analysis.blocks.livefacts import Live
-from gdbext.analysis.blocks.sums import arena_address
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.model import GLOBAL, STACK, STATE_NAMES, TLS
 from gdbext.errors import FaultError
-from gdbext.heap.model import CACHED_STATES, FREE_STATES, USED_STATES, Heap, State
+from gdbext.heap.model import CACHED_STATES, FREE_STATES, Heap, State
 from gdbext.report import Kind, Labels, Rows, column, hidden
 from gdbext.target import Target
 
@@ -57,15 +57,14 @@ class Window:
     :param count: words.
     :param base: where offsets count from: the block's start.
     :param marked: an address whose word is marked.
-    :param heap: and ``block``: the block that is dumped; None outside of blocks.
+    :param block: that is dumped; None outside of blocks.
     """
 
     start: int
     count: int
     base: int
     marked: int
-    heap: Optional[Heap] = None
-    block: Optional[int] = None
+    block: Optional[BlockAt] = None
 
 
 @dataclass(frozen=True)
@@ -82,21 +81,19 @@ class Knowledge:
     member: Optional[Callable[[int], str]] = None
 
 
-def block_window(heap: Heap, block: int, address: int, count: int, target: Target) -> Window:
+def block_window(block: BlockAt, count: int, target: Target) -> Window:
     """Return the part of a block that is dumped: its beginning, or what is around an address further back.
 
     Damage may make a block larger than what is mapped there; that is where it ends then.
 
-    :param block: its position.
-    :param address: in it.
     :param count: words at most; 0: all.
     """
-    base, size, word = int(heap.blocks.address[block]), int(heap.blocks.size[block]), target.abi.pointer_size
-    whole = (mapped_end(target, base, base + size) - base) // word
-    held = (address - base) // word
+    base, word = block.start, target.abi.pointer_size
+    whole = (mapped_end(target, base, base + block.size) - base) // word
+    held = block.offset // word
     first = 0 if not count or held < count else held - count // 2
     shown = min(count or whole, whole - first)
-    return Window(base + first * word, max(shown, 0), base, address, heap, block)
+    return Window(base + first * word, max(shown, 0), base, base + block.offset, block)
 
 
 def mapped_end(target: Target, start: int, end: int) -> int:
@@ -160,13 +157,10 @@ class _Namer:
     """Says what the words of one dump are."""
 
     def __init__(self, heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge) -> None:
-        self._heaps = heaps
+        self._addresses = Addresses(target, heaps)
         self._target = target
         self._window = window
         self._known = known
-        self._elsewhere = pointer_namer(target, ())
-        state = None if window.heap is None or window.block is None else window.heap.blocks.state[window.block]
-        self._state = None if state is None else State(int(state))
         self._reach = known.live.reach if known.live else None
 
     @property
@@ -185,79 +179,63 @@ class _Namer:
         if not value:
             return "0", None
         pointed, mangled = self._reach.meaning(value, address) if self._reach else (value, False)
-        found = self._find(pointed)
-        if found is not None:
-            text = f"-> {self._block_text(*found, pointed)}" + (", mangled" if mangled else "")
-            return text, int(found[0].blocks.address[found[1]])
-        link = self._link(address, value) if self._state in _UNUSED_STATES else None
+        at = self._addresses.at(pointed)
+        if at.block is not None:
+            return f"-> {self._block_text(at.block)}" + (", mangled" if mangled else ""), at.block.start
+        of = self._window.block
+        link = self._link(of, address, value) if of is not None and of.state in _UNUSED_STATES else None
         if link is not None:
             return link
-        return self._place(pointed) or _plain(value, self._target), None
+        place = self._place(at)
+        return f"-> {place}" if place else _plain(value, self._target), None
 
-    def _find(self, address: int) -> Optional[Tuple[Heap, int]]:
-        for heap in self._heaps:
-            block = heap.blocks.find(address)
-            if block is not None:
-                return heap, block
-        return None
-
-    def _block_text(self, heap: Heap, block: int, address: int) -> str:
-        start, size = int(heap.blocks.address[block]), int(heap.blocks.size[block])
-        offset = f" +{address - start:#x}" if address != start else ""
-        if heap is self._window.heap and block == self._window.block:
+    def _block_text(self, at: BlockAt) -> str:
+        offset = f" +{at.offset:#x}" if at.offset else ""
+        if self._window.block is not None and at.start == self._window.block.start:
             return f"this block{offset}"
-        state = State(int(heap.blocks.state[block]))
-        if state not in USED_STATES:
-            return f"{_unused(state)} block {start:#x}{offset} ({size} bytes)"
-        return f"block {start:#x}{offset} ({', '.join([*self._live_words(start, size)])})"
+        if not at.used:
+            return f"{at.state.label} block {at.start:#x}{offset} ({at.size} bytes)"
+        return f"block {at.start:#x}{offset} ({', '.join([*self._live_words(at)])})"
 
-    def _live_words(self, start: int, size: int) -> Iterator[str]:
+    def _live_words(self, at: BlockAt) -> Iterator[str]:
         """Iterate over what is known of a live block: type, size, reachability."""
         live = self._known.live
-        row = live.reach.find_row(start) if live else None
+        row = live.reach.find_row(at.start) if live else None
         if live and live.types and row is not None and live.types.code[row]:
             yield live.types.name(row)
-        yield f"{size} bytes"
+        yield f"{at.size} bytes"
         if live and row is not None:
             yield STATE_NAMES[int(live.reach.states[row])]
 
-    def _link(self, address: int, value: int) -> Optional[Tuple[str, Optional[int]]]:
+    def _link(self, of: BlockAt, address: int, value: int) -> Optional[Tuple[str, Optional[int]]]:
         """Return what a link of a free list means: mangled, or to the header of a chunk, or both."""
         decoded = value ^ (address >> _MANGLING)
-        if not decoded and self._state in _LISTED_STATES and address == self._window.base:
+        if not decoded and of.state in _LISTED_STATES and address == of.start:
             return "end of the list (mangled)", None
         header = 2 * self._target.abi.pointer_size
-        ways = ((decoded, "mangled"), (decoded + header, "its header, mangled"), (value + header, "its header"))
-        for target, how in ways:
-            found = self._find(target)
-            if found is not None and self._begins_unused(*found, target):
-                heap, block = found
-                state = _unused(State(int(heap.blocks.state[block])))
-                return f"-> {state} block {target:#x} ({how})", target
+        paths = ((decoded, "mangled"), (decoded + header, "its header, mangled"), (value + header, "its header"))
+        for target, how in paths:
+            to = self._addresses.at(target).block
+            if to is not None and not to.offset and to.state in _UNUSED_STATES:
+                return f"-> {to.state.label} block {target:#x} ({how})", target
         return None
 
-    def _begins_unused(self, heap: Heap, block: int, address: int) -> bool:
-        return int(heap.blocks.address[block]) == address and int(heap.blocks.state[block]) in _UNUSED_STATES
-
-    def _place(self, address: int) -> Optional[str]:
+    def _place(self, at: Address) -> Optional[str]:
         """Return what else lies at an address, or None: no pointer."""
         places = self._known.places
-        root = places.find_range(address) if places else None
+        root = places.find_range(at.address) if places else None
         if places and root is not None and root.kind in (GLOBAL, STACK, TLS):
-            return f"-> {places.of_address(address).text}"
-        what = self._allocators(address) or self._elsewhere(address)
-        return f"-> {what}" if what else None
-
-    def _allocators(self, address: int) -> Optional[str]:
-        for heap in self._heaps:
-            span = next((span for span in heap.spans if span.start <= address < span.end), None)
-            if span is not None:
-                ended = _ended_before(heap, address)
-                if ended is not None:
-                    return f"end of block {ended:#x}"
-                arena = arena_address(heap, span.arena)
-                return f"{heap.allocator}'s own bytes{_of_arena(arena, address)}"
-        return None
+            return places.of_address(at.address).text
+        if at.span is None:
+            return find_pointed(at)
+        ended = _ended_before(at.span.heap, at.address)
+        if ended is not None:
+            return f"end of block {ended:#x}"
+        text = f"{at.span.heap.allocator}'s own bytes"
+        if at.span.arena is None:
+            return text
+        offset = at.address - at.span.arena
+        return f"{text} of arena {at.span.arena:#x}" + (f" +{offset:#x}" if 0 <= offset < _NEAR else "")
 
 
 def _ended_before(heap: Heap, address: int) -> Optional[int]:
@@ -267,17 +245,6 @@ def _ended_before(heap: Heap, address: int) -> Optional[int]:
     if at < 0 or int(blocks.address[at]) + int(blocks.size[at]) != address or int(blocks.state[at]) in _UNUSED_STATES:
         return None
     return int(blocks.address[at])
-
-
-def _of_arena(arena: Optional[int], address: int) -> str:
-    if arena is None:
-        return ""
-    offset = f" +{address - arena:#x}" if 0 <= address - arena < _NEAR else ""
-    return f" of arena {arena:#x}{offset}"
-
-
-def _unused(state: State) -> str:
-    return "free" if state is State.FREE else f"{state.label}"
 
 
 def _plain(value: int, target: Target) -> str:

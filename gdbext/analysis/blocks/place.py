@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
+from gdbext.analysis.addresses import Address, Addresses, BlockAt, find_span
 from gdbext.analysis.blocks.contents import contents_hint, pointer_namer
 from gdbext.analysis.blocks.dump import USUAL, Knowledge, Window, Word, block_window, dump, labels_of
 from gdbext.analysis.blocks.livefacts import Live, report_on_live
@@ -15,12 +16,10 @@ from gdbext.analysis.blocks.summary import report_on
 from gdbext.analysis.blocks.sums import arena_address
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.pins.refs import refs
-from gdbext.analysis.reach.members import member_text
 from gdbext.analysis.reach.model import STATE_NAMES
-from gdbext.analysis.types.model import CONFIDENCE_NAMES, DEBUG_INFO, VTABLE
-from gdbext.debuginfo import Types
+from gdbext.analysis.types.model import CONFIDENCE_NAMES
 from gdbext.errors import GdbextError
-from gdbext.heap.model import Heap, Span, State
+from gdbext.heap.model import Heap, State
 from gdbext.memory import Region
 from gdbext.report import Kind, Labels, Report, Rows, column, hidden, line, table
 from gdbext.target import Target
@@ -142,13 +141,11 @@ _OFTEN_UNKNOWN = (*_LIVE, "details", "references")
 class Known:
     """What is known beyond the heaps.
 
-    :param places: names words that point at blocks.
-    :param types: finds the members of types, or None.
+    :param places: names words that point at blocks, and members.
     """
 
     live: Live
     places: Places
-    types: Optional[Types] = None
 
 
 def describe(
@@ -165,27 +162,25 @@ def describe(
     :param known: reachability and what follows from it, of these very heaps.
     :raises GdbextError: when nothing is mapped there.
     """
-    live = known.live if known else None
-    for heap in heaps:
-        block = heap.blocks.find(address)
-        if block is not None:
-            knowledge = _knowledge(known, _member_namer(heap, block, known))
-            rows: Union[Rows[Word], Sequence[Word]] = ()
-            if words is not None:
-                rows = dump(heaps, target, block_window(heap, block, address, words, target), knowledge)
-            page = _found(heap, heaps, target, address, block, rows, known)
-            report = report_on_live([heap], page, live, [*notes, *_left_out(page, words, target)])
-            return replace(report, labels={**labels_of(knowledge), **_labels(page, words)})
-    region = target.index.find(address)
-    if region is None:
+    live, at = known.live if known else None, Addresses(target, heaps).at(address)
+    if at.block is not None:
+        knowledge = _knowledge(known, known.places.member_namer(at.block.start) if known else None)
+        rows: Union[Rows[Word], Sequence[Word]] = ()
+        if words is not None:
+            rows = dump(heaps, target, block_window(at.block, words, target), knowledge)
+        page = _found(at.block, heaps, target, rows, known)
+        report = report_on_live([at.block.heap], page, live, [*notes, *_left_out(page, words, target)])
+        return replace(report, labels={**labels_of(knowledge), **_labels(page, words)})
+    if at.region is None:
         raise GdbextError(f"{address:#x} is not mapped", "`info proc mappings` lists what is")
-    allocator, details = _explained(heaps, address)
-    what = f"{allocator}, {details}" if details else _outside(heaps, target, region, address)
+    explained = ((heap.allocator, heap.explain(address)) for heap in heaps if heap.explain is not None)
+    allocator, details = next((each for each in explained if each[1]), ("", None))
+    what = f"{allocator}, {details}" if details else _outside(at, at.region)
     place = (address, None, f"{address:#x} is in no block: {what}", details)
     if words is None:
         return report_on(heaps, Place(*place))
     knowledge = _knowledge(known, None)
-    dumped = DumpedPlace(*place, dump(heaps, target, _window(target, region, address, words), knowledge))
+    dumped = DumpedPlace(*place, dump(heaps, target, _window(target, at.region, address, words), knowledge))
     return replace(report_on_live(heaps, dumped, live, notes), labels=labels_of(knowledge))
 
 
@@ -214,43 +209,29 @@ def _knowledge(known: Optional[Known], member: Optional[Callable[[int], str]]) -
     return Knowledge(known.live, known.places, member) if known else Knowledge()
 
 
-def _explained(heaps: Sequence[Heap], address: int) -> Tuple[str, Optional[str]]:
-    """Return the heap that has something to say of an address that is in no block, and what."""
-    told = ((heap.allocator, _explain(heap, address)) for heap in heaps)
-    return next(((name, words) for name, words in told if words), ("", None))
-
-
-def _explain(heap: Heap, address: int) -> Optional[str]:
-    return heap.explain(address) if heap.explain is not None else None
-
-
 def _found(
-    heap: Heap,
+    at: BlockAt,
     heaps: Sequence[Heap],
     target: Target,
-    address: int,
-    block: int,
     words: Union[Rows[Word], Sequence[Word]],
     known: Optional[Known],
 ) -> Found:
-    blocks = heap.blocks
-    pointer = int(blocks.address[block])
-    offset = address - pointer
-    around = list(_around(heap, heaps, target, block))
-    where = "the start" if offset == 0 else f"{offset} bytes inside"
+    heap, address = at.heap, at.start + at.offset
+    around = list(_around(at, heaps, target))
+    where = "the start" if at.offset == 0 else f"{at.offset} bytes inside"
     return Found(
         address=address,
-        block=pointer,
-        place=f"{address:#x} is {where} of the block {pointer:#x}",
-        details=_explain(heap, address),
-        size=int(blocks.size[block]),
-        offset=offset,
-        state=State(int(blocks.state[block])).label,
-        arena=arena_address(heap, int(blocks.owner[block])),
+        block=at.start,
+        place=f"{address:#x} is {where} of the block {at.start:#x}",
+        details=heap.explain(address) if heap.explain is not None else None,
+        size=at.size,
+        offset=at.offset,
+        state=at.state.label,
+        arena=arena_address(heap, int(heap.blocks.owner[at.index])),
         allocator=heap.allocator,
         contents=next(row.contents for row in around if row.place == "this"),
         around=around,
-        **_facts_of_live(pointer, known),
+        **_facts_of_live(at.start, known),
         dump=words,
     )
 
@@ -275,45 +256,29 @@ def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
     return facts
 
 
-def _member_namer(heap: Heap, block: int, known: Optional[Known]) -> Optional[Callable[[int], str]]:
-    """Return what names the members of a block whose type debug info knows, or None."""
-    pointer, size = int(heap.blocks.address[block]), int(heap.blocks.size[block])
-    types = known.live.types if known else None
-    row = known.live.reach.find_row(pointer) if known and types else None
-    if known is None or types is None or row is None or known.types is None:
-        return None
-    name = types.types[int(types.code[row])]
-    kind = known.types.find_type(name.name) if name.kind in (DEBUG_INFO, VTABLE) else None
-    if kind is None or not kind.size:
-        return None
-    return lambda offset: member_text(kind, size, offset)
-
-
-def _around(heap: Heap, heaps: Sequence[Heap], target: Target, block: int) -> Iterator[Neighbour]:
-    blocks, reader, namer = heap.blocks, target.reader, pointer_namer(target, heaps)
-    span = _span_of(heap, int(blocks.address[block]))
-    for place, index in (("before", block - 1), ("this", block), ("after", block + 1)):
+def _around(at: BlockAt, heaps: Sequence[Heap], target: Target) -> Iterator[Neighbour]:
+    blocks, reader, namer = at.heap.blocks, target.reader, pointer_namer(target, heaps)
+    span = find_span(at.heap, at.start)
+    for place, index in (("before", at.index - 1), ("this", at.index), ("after", at.index + 1)):
         if not 0 <= index < len(blocks):
             continue
         address, size = int(blocks.address[index]), int(blocks.size[index])
-        if index == block or (span is not None and span.start <= address < span.end):
+        if index == at.index or (span is not None and span.start <= address < span.end):
             hint = contents_hint(reader, address, size, namer)
             yield Neighbour(place, address, size, State(int(blocks.state[index])).label, hint)
 
 
-def _outside(heaps: Sequence[Heap], target: Target, region: Region, address: int) -> str:
+def _outside(at: Address, region: Region) -> str:
     """Say in words what lies at an address that no block holds."""
-    for heap in heaps:
-        span = _span_of(heap, address)
-        if span is not None:
-            arena = arena_address(heap, span.arena)
-            where = "" if arena is None else f" in arena {arena:#x},"
-            return f"{heap.allocator}'s own bytes,{where} {_after(heap, address)}"
-    return _mapping_text(target, region, address)
-
-
-def _span_of(heap: Heap, address: int) -> Optional[Span]:
-    return next((span for span in heap.spans if span.start <= address < span.end), None)
+    if at.span is not None:
+        where = "" if at.span.arena is None else f" in arena {at.span.arena:#x},"
+        return f"{at.span.heap.allocator}'s own bytes,{where} {_after(at.span.heap, at.address)}"
+    bounds = f"{region.start:#x}-{region.end:#x} {region.permissions}"
+    if not region.anonymous:
+        name = at.symbol or f"file offset {region.offset + at.address - region.start:#x}"
+        return f"{region.name} ({bounds}, {name})"
+    stack = f"stack of thread {at.stack.thread.number}" if at.stack is not None else ""
+    return f"{stack or region.name or 'anonymous memory'} ({bounds})"
 
 
 def _after(heap: Heap, address: int) -> str:
@@ -322,19 +287,3 @@ def _after(heap: Heap, address: int) -> str:
         return "behind the last block"
     gap = int(heap.blocks.address[following]) - address
     return f"{gap} bytes before the block {int(heap.blocks.address[following]):#x}"
-
-
-def _mapping_text(target: Target, region: Region, address: int) -> str:
-    bounds = f"{region.start:#x}-{region.end:#x} {region.permissions}"
-    if not region.anonymous:
-        symbol = target.symbols.find_name(address)
-        name = f", {symbol}" if symbol else f", file offset {region.offset + address - region.start:#x}"
-        return f"{region.name} ({bounds}{name})"
-    users = (
-        thread.number
-        for thread in target.threads
-        if thread.stack_pointer is not None and thread.stack_pointer in region
-    )
-    owners = list(islice(users, 1))
-    what = f"stack of thread {owners[0]}" if owners else region.name or "anonymous memory"
-    return f"{what} ({bounds})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Optional, Sequence
 
-from gdbext.analysis.blocks.placenames import find_block_name, find_mapping_name, find_stack_name
+from gdbext.analysis.addresses import Addresses, find_mapping_name, find_short_name
 from gdbext.heap.model import Heap
 from gdbext.memory import Region
 from gdbext.memory.corenotes import SIGBUS, SIGSEGV, SignalInfo
@@ -32,12 +32,14 @@ def describe_fault(target: Target, heaps: Sequence[Heap], thread: Optional[Threa
     jumped = ", jumped to" if fault.number == SIGSEGV and _counter(thread) == address else ""
     if address < _NULL or address > target.abi.word_mask - _NULL:
         return _null_text(address, target) + jumped
-    region = target.index.find(address)
+    addresses = Addresses(target, heaps)
+    at = addresses.at(address)
+    region = at.region
     if thread is not None and _overflows(target, thread, address, region):
         return f"below the stack of thread {thread.number}: stack overflow"
     if region is None:
-        return _unmapped_text(target, address) + jumped
-    name = _guard_name(target, region) or _name(target, heaps, address)
+        return _unmapped_text(addresses, address) + jumped
+    name = _guard_name(addresses, region) or find_short_name(at) or "anonymous memory"
     if fault.number == SIGBUS and not region.anonymous:
         return f"past the end of the file: {name}"
     return f"{name}{jumped}{_permission(region, jumped != '') if fault.code == _NOT_PERMITTED else ''}"
@@ -65,12 +67,10 @@ def _overflows(target: Target, thread: Thread, address: int, region: Optional[Re
     return own is None or own == stack or not own.writable  # else it is on a stack of its own, somewhere else
 
 
-def _guard_name(target: Target, region: Region) -> Optional[str]:
+def _guard_name(addresses: Addresses, region: Region) -> Optional[str]:
     """Return "guard of the stack of thread 3" for a mapping without access that ends where a thread's stack begins."""
-    stack = None if "r" in region.permissions else target.index.find(region.end)
-    inside = (one for one in target.threads if stack is not None and (one.stack_pointer or 0) in stack)
-    thread = next(inside, None)
-    return None if thread is None else f"guard of the stack of thread {thread.number}"
+    stack = None if "r" in region.permissions else addresses.at(region.end).stack
+    return None if stack is None else f"guard of the stack of thread {stack.thread.number}"
 
 
 def _next_writable(target: Target, address: int) -> Optional[Region]:
@@ -79,27 +79,18 @@ def _next_writable(target: Target, address: int) -> Optional[Region]:
     return next((region for region in regions[at : at + 2] if region.writable), None)
 
 
-def _unmapped_text(target: Target, address: int) -> str:
+def _unmapped_text(addresses: Addresses, address: int) -> str:
+    target = addresses.target
     below = [region for region in target.index.regions if region.end <= address]
     text = "nothing is mapped there"
     if below and address - below[-1].end < _NEAR:
-        behind = below[-1]
-        name = find_mapping_name(target, behind.end - 1) or "anonymous memory"
-        text += f", {address - behind.end:#x} bytes behind the end of {name.partition(' + ')[0]}"
+        end = below[-1].end
+        name = find_mapping_name(addresses.at(end - 1)) or "anonymous memory"
+        text += f", {address - end:#x} bytes behind the end of {name.partition(' + ')[0]}"
     spelt = address.to_bytes(target.abi.pointer_size, target.abi.byteorder).strip(b"\0")
     if len(spelt) >= _TEXT and spelt.isascii() and spelt.decode("ascii").isprintable():
         text += f'; its bytes read "{spelt.decode("ascii")}"'
     return text
-
-
-def _name(target: Target, heaps: Sequence[Heap], address: int) -> str:
-    return (
-        find_block_name(heaps, address)
-        or find_stack_name(target, address)
-        or target.symbols.find_name(address)
-        or find_mapping_name(target, address)
-        or "anonymous memory"
-    )
 
 
 def _counter(thread: Optional[Thread]) -> Optional[int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence
+from functools import cached_property
+from typing import Iterator, Optional, Sequence
 
+from gdbext.analysis.addresses import Addresses, find_short_name
 from gdbext.analysis.beyond import NOTHING
-from gdbext.analysis.blocks.placenames import find_block_name, find_mapping_name, find_stack_name
 from gdbext.analysis.locks.report import Knowledge
 from gdbext.analysis.locks.unowned import find_unowned
 from gdbext.analysis.locks.waitgraph import find_held_locks, find_holders
@@ -14,7 +15,6 @@ from gdbext.analysis.tables.places import TablePlaces, WalkedTable, walked_table
 from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.tables.variables import find_tables
 from gdbext.debuginfo import Frame, Stacks, Types
-from gdbext.heap.model import Heap
 from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import Census
 
@@ -84,30 +84,18 @@ class _Names:
 
     def __init__(self, sources: Sources, places: TablePlaces, heap: bool) -> None:
         self._sources = sources
-        self._target = sources.target
         self._places = places
         self._heap = heap
         self._known: "dict[int, Optional[str]]" = {}
 
+    @cached_property
+    def _addresses(self) -> Addresses:
+        heaps = self._sources.known_heaps or (self._sources.heaps() if self._heap else ())
+        return Addresses(self._sources.target, heaps)
+
     def find_name(self, address: int) -> Optional[str]:
         """Return "lock of bin 7 of cache", "symbol+8", "stack of thread 3", "block of 320 bytes + 0x28", or None."""
         if address not in self._known:
-            self._known[address] = next(self._names(address), None)
+            name = self._places.find_lock_name(address) or self._sources.target.symbols.find_name(address)
+            self._known[address] = name or find_short_name(self._addresses.at(address))
         return self._known[address]
-
-    def _names(self, address: int) -> Iterator[str]:
-        finders = (
-            self._places.find_lock_name,
-            self._target.symbols.find_name,
-            lambda at: find_stack_name(self._target, at),
-            lambda at: find_block_name(self._heaps(), at),
-            lambda at: find_mapping_name(self._target, at),
-        )
-        for find in finders:
-            name = find(address)
-            if name is not None:
-                yield name
-
-    def _heaps(self) -> Sequence[Heap]:
-        heaps: List[Heap] = list(self._sources.known_heaps)
-        return self._sources.heaps() if self._heap and not heaps else heaps

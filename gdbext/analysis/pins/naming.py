@@ -12,12 +12,13 @@ from typing import Callable, Optional, Tuple
 
 import numpy as np
 
+from gdbext.analysis.addresses import Addresses, BlockAt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.members import member_path, member_text
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange, RootWord
 from gdbext.analysis.types.model import DEBUG_INFO, UNKNOWN, VTABLE, BlockTypes
 from gdbext.debuginfo import RootNames
-from gdbext.heap.model import USED_STATES, Heap, State
+from gdbext.heap.model import State
 from gdbext.layout.types import Type
 from gdbext.memory.elfsymbols import Variables
 
@@ -63,6 +64,7 @@ class Places:
         self._make_types = types
         self._ranges = reach.marked.roots.ranges
         self._starts = [one.start for one in self._ranges]
+        self._addresses = Addresses(reach.target, reach.heaps)
 
     @cached_property
     def types(self) -> Optional[BlockTypes]:
@@ -114,37 +116,41 @@ class Places:
         """
         address, size = int(self._reach.address[row]), int(self._reach.size[row])
         kind = self.block_type(row)
-        text = f"block {address:#x} ({_described(kind, size)})"
+        text = f"block {address:#x} ({f'{kind}, ' if kind else ''}{size} bytes)"
         if offset is None:
             return Place(BLOCK, text, address, None, address, size, kind)
-        text += f" +{offset:#x}" + self._member(row, offset, size)
+        namer = self.member_namer(address)
+        member = namer(offset) if namer else ""
+        text += f" +{offset:#x}" + (f" {member}" if member else "")
         return Place(BLOCK, text, address + offset, None, address, size, kind, offset)
 
-    def _member(self, row: int, offset: int, size: int) -> str:
-        """Return what goes on behind an offset: the member, where the block's type is known from debug info."""
-        if self.types is None:
-            return ""
+    def member_namer(self, address: int) -> Optional[Callable[[int], str]]:
+        """Return what names the member at an offset of a live block, where its type is known from debug info; or None.
+
+        :param address: in the block.
+        """
+        row = self._reach.find_row(address)
+        if row is None or self.types is None:
+            return None
         known = self.types.types[int(self.types.code[row])]
         kind = self.names.find_type(known.name) if known.kind in (DEBUG_INFO, VTABLE) else None
         if kind is None or not kind.size:
-            return ""
-        shown = member_text(kind, size, offset)
-        return f" {shown}" if shown else ""
+            return None
+        found, size = kind, int(self._reach.size[row])
+        return lambda offset: member_text(found, size, offset)
 
     def _in_heap(self, address: int) -> Place:
-        own = next((heap for heap in self._reach.heaps if _is_own(heap, address)), None)
-        if own is not None:
-            return Place(ALLOCATOR, f"{own.family}'s own memory at {address:#x}", address)
+        at = self._addresses.at(address)
+        if at.metadata is not None:
+            return Place(ALLOCATOR, f"{at.metadata.family}'s own memory at {address:#x}", address)
         row = self._reach.find_row(address)
         if row is not None:
             return self.of_block(row, address - int(self._reach.address[row]))
-        found = find_block(self._reach, address)
-        if found is None:
+        block = at.block
+        if block is None:
             return Place(ALLOCATOR, f"the allocator's own bytes at {address:#x}", address)
-        heap, at = found
-        start, size = int(heap.blocks.address[at]), int(heap.blocks.size[at])
-        text = f"{state_text(heap, at)} block {start:#x} ({size} bytes) +{address - start:#x}"
-        return Place(FREE_BLOCK, text, address, None, start, size, None, address - start)
+        text = f"{state_text(block)} block {block.start:#x} ({block.size} bytes) +{block.offset:#x}"
+        return Place(FREE_BLOCK, text, address, None, block.start, block.size, None, block.offset)
 
     # -- roots
 
@@ -220,26 +226,8 @@ def _named(name: str, kind: Optional[Type], offset: int) -> str:
     return f"{name}{path}{beyond}" + (f" (+{offset:#x})" if offset else "")
 
 
-def _described(kind: Optional[str], size: int) -> str:
-    return f"{kind}, {size} bytes" if kind else f"{size} bytes"
-
-
-def _is_own(heap: Heap, address: int) -> bool:
-    return any(start <= address < end for start, end in heap.metadata)
-
-
-def find_block(reach: Reach, address: int) -> Optional[Tuple[Heap, int]]:
-    """Return the heap and the position of the block that holds an address, be it free, or None."""
-    for heap in reach.heaps:
-        at = heap.blocks.find(address)
-        if at is not None:
-            return heap, at
-    return None
-
-
-def state_text(heap: Heap, at: int) -> str:
+def state_text(block: BlockAt) -> str:
     """Return a block's state in a word or two: "in use", "free (tcache)"."""
-    state = State(int(heap.blocks.state[at]))
-    if state in USED_STATES:
-        return state.label
-    return "free" if state is State.FREE else f"free ({state.label})"
+    if block.used:
+        return block.state.label
+    return "free" if block.state is State.FREE else f"free ({block.state.label})"

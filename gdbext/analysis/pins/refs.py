@@ -7,14 +7,14 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from gdbext.analysis.addresses import block_at, find_block
 from gdbext.analysis.leaks.doubts import doubts_text, find_doubts
-from gdbext.analysis.pins.naming import FREE_BLOCK, Place, Places, find_block, state_text
+from gdbext.analysis.pins.naming import FREE_BLOCK, Place, Places, state_text
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.reach.reporting import report_on_reach
 from gdbext.analysis.reach.scan import Pointers, PointerSearch
 from gdbext.errors import FaultError
-from gdbext.heap.model import Heap, State
 from gdbext.kernels import BlockIndex
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text
@@ -162,18 +162,11 @@ def refs(
 def find_wanted(reach: Reach, address: int) -> Wanted:
     """Return the block that an address is in; one in no block stands for itself alone."""
     row = reach.find_row(address)
-    if row is not None:
-        heap, at = reach.block_of(row)
-        return Wanted(int(reach.address[row]), int(reach.size[row]), row, *_states(heap, at))
-    found = find_block(reach, address)
-    if found is None:
+    block = find_block(reach.heaps, address) if row is None else block_at(*reach.block_of(row), address)
+    if block is None:
         return Wanted(address, 0, None)
-    heap, at = found
-    return Wanted(int(heap.blocks.address[at]), int(heap.blocks.size[at]), None, *_states(heap, at))
-
-
-def _states(heap: Heap, at: int) -> Tuple[str, str]:
-    return State(int(heap.blocks.state[at])).label, state_text(heap, at)
+    size = block.size if row is None else int(reach.size[row])  # damage may have made the block longer
+    return Wanted(block.start, size, row, block.state.label, state_text(block))
 
 
 def _data(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.blocks.placenames import find_block_name, find_mapping_name, find_stack_name
+from gdbext.analysis.addresses import Addresses, find_mapping_name, find_short_name
 from gdbext.analysis.locks.oddities import for_each_oddity
 from gdbext.analysis.locks.report import Knowledge, Position, lock_text, lockwait_report
 from gdbext.analysis.locks.waitchanges import Earlier, compare
@@ -108,10 +108,12 @@ def test_names_of_blocks(maker):
     maker.span(0x10000, [(100, Block.IN_USE), (200, Block.SMALL), (100, Block.TOP)])
     heap = maker.heap()
     first, second = int(heap.blocks.address[0]), int(heap.blocks.address[1])
-    assert find_block_name([heap], first) == f"block of {int(heap.blocks.size[0])} bytes"
-    assert find_block_name([heap], first + 0x28) == f"block of {int(heap.blocks.size[0])} bytes + 0x28"
-    assert find_block_name([heap], second + 8).startswith("freed block of ")
-    assert find_block_name([heap], 8) is None and find_block_name([], first) is None
+    target = Target(FakeMemory([]), X86_64)
+    among = Addresses(target, [heap])
+    assert find_short_name(among.at(first)) == f"block of {int(heap.blocks.size[0])} bytes"
+    assert find_short_name(among.at(first + 0x28)) == f"block of {int(heap.blocks.size[0])} bytes + 0x28"
+    assert find_short_name(among.at(second + 8)).startswith("freed block of ")
+    assert find_short_name(among.at(8)) is None and find_short_name(Addresses(target).at(first)) is None
 
 
 def test_names_of_stacks_and_mappings():
@@ -125,8 +127,9 @@ def test_names_of_stacks_and_mappings():
 
     threads = [Thread(1, 1, None), Thread(2, 2, None, 0x3800)]
     target = Target(Mapped([]), X86_64, modules=[Module("/lib/libc.so.6", 0x7000, 0x9000, None)], threads=threads)
-    assert find_stack_name(target, 0x3900) == "stack of thread 2"
-    assert find_stack_name(target, 0x37F8) is None and find_stack_name(target, 0x1800) is None
+    among = Addresses(target)
+    assert find_short_name(among.at(0x3900)) == "stack of thread 2"
+    assert find_short_name(among.at(0x37F8)) is None and find_short_name(among.at(0x1800)) == "[heap] + 0x800"
     names = {
         0x1410: "[heap] + 0x410",
         0x3900: None,
@@ -134,7 +137,7 @@ def test_names_of_stacks_and_mappings():
         0x7C60: "libc.so.6 + 0xc60",
         0xA000: None,
     }
-    assert {address: find_mapping_name(target, address) for address in names} == names
+    assert {address: find_mapping_name(among.at(address)) for address in names} == names
 
 
 # ---- who is worth a look ----
