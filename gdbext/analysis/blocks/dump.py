@@ -215,7 +215,7 @@ class _Namer:
         header = 2 * self._target.abi.pointer_size
         paths = ((decoded, "mangled"), (decoded + header, "its header, mangled"), (value + header, "its header"))
         for target, how in paths:
-            to = self._addresses.at(target).block
+            to = self._addresses.at(target).block if target <= self._target.abi.word_mask else None
             if to is not None and not to.offset and to.state in _UNUSED_STATES:
                 return f"-> {to.state.label} block {target:#x} ({how})", target
         return None

@@ -336,3 +336,25 @@ def test_a_leaked_block_says_so():
     heaps, target = scene(contents={})
     page = place.describe(heaps, target, LOST, 0, known_of(heaps, target)).data
     assert (page.reach, page.pointers, list(page.references)) == ("leaked", 0, [])
+
+
+@pytest.mark.parametrize("word", [2**64 - 1, 2**63, 2**31, 2**31 - 1, 2**64 - 2**31])
+def test_numbers_that_are_small_are_shown_in_tens(word):
+    shown = what(LOST, contents={LOST: [word]})[0]
+    assert shown == ({2**31 - 1: "2147483647", 2**64 - 1: "-1"}.get(word, ""))
+
+
+def test_pointers_to_ends_of_blocks():
+    contents = {**WORDS, PAIR: [TEXT, TEXT + 48, FREED + 64, PAIR + 32]}
+    assert what(PAIR, contents=contents) == [
+        f"-> block {TEXT:#x} (48 bytes, reached)", f"-> end of block {TEXT:#x}",
+        "-> glibc's own bytes of arena 0xa000", f"-> end of block {PAIR:#x}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", [2**64 - 1, 2**64 - 16, 2**63])
+def test_a_word_near_the_last_address_is_no_link(word):
+    heaps, target = scene(contents={FREED: [0, word], BIN: [word]})
+    for block in (FREED, BIN):
+        rows = place.describe(heaps, target, block, 0).data.dump
+        assert "->" not in "".join(row.what for row in rows)
