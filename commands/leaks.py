@@ -1,4 +1,4 @@
-"""``blocks leaks``: the blocks that no way from any root leads to."""
+"""``blocks leaks``: the blocks that are unreachable from any root."""
 
 from __future__ import annotations
 

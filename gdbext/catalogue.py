@@ -148,11 +148,11 @@ _HEAP = Option("heap", "text", "only this one of several jemallocs, as reports c
 
 # Of the `gdbext` program, besides those of its commands.
 SHELL_OPTIONS: Sequence[Option] = (
-    Option("core", "text", "the core to look at; also packed as .zst, .lz4, .xz or .gz; may be repeated",
+    Option("core", "text", "the core to examine; also packed as .zst, .lz4, .xz or .gz; may be repeated",
            metavar="CORE", short="c", many=True, names="file"),
     Option("exe", "text", "its executable; otherwise the one that the core names, if that has the same build-id",
            metavar="EXE", names="file"),
-    Option("pid", "text", "the process to look at; it goes on afterwards", metavar="PID", short="p", names="process"),
+    Option("pid", "text", "the process to examine; it goes on afterwards", metavar="PID", short="p", names="process"),
     Option("json", "file", "write JSON to standard output or to FILE", metavar="FILE"),
     Option("sysroot", "text", "where the libraries of the target's machine are", metavar="DIR", names="folder"),
     Option("debug-dir", "text", "where separate debug info is, instead of gdb's own place", metavar="DIR",
@@ -456,7 +456,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "blocks leaks",
         run="leaks:find",
-        summary="What leaked: blocks in use that no way from any root leads to",
+        summary="What leaked: blocks in use that are unreachable from any root",
         description="Roots are registers, stacks from the stack pointer up, thread-local storage, writable data of "
         "modules and all other writable memory outside of heaps. `reached`: start pointers lead there from a "
         "root. `possibly leaked`: every path needs an interior pointer, as a container, a base class or a tag has it; "
@@ -464,11 +464,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "behind a header of the program's own, they count as start pointers: see `headers`. A `leak root` is a leaked "
         "block that no leaked block points at, or the lowest of a cycle that nothing else points at; it `keeps` itself "
         "and what only it leads to, so mend leak roots first. All other leaked blocks are `indirect`.\n\n"
-        "False leaks: what `Missing` lists could not be looked at, so blocks that only it points at look leaked. "
+        "False leaks: what `Missing` lists could not be examined, so blocks that only it points at look leaked. "
         "Pointers that are hidden (tags in high bits: --clear; links mangled as malloc has them: --mangled; otherwise "
         "XORed, compressed), or in another process, are not seen either. A word that looks like a pointer and is none "
         "can hide a leak, never make one. 10 rows of each table are shown. From the shell the exit status is 1 when "
-        "anything leaked, and 3 when it is not certain what did.",
+        "anything leaked, and 3 when that is inconclusive.",
         options=(
             Option("list", "flag", "list every leaked block, and every leak root, in text and JSON"),
             Option("possible", "flag", "list the possibly leaked blocks too, in text and JSON"),
@@ -622,7 +622,7 @@ COMMANDS: Sequence[CommandSpec] = (
         run="lockwait:examine",
         summary="Which thread waits for what, held by whom, and what the holder is doing",
         description="Read the findings first: a deadlock is a ring of threads, a convoy many behind one; the root of "
-        "a convoy is the thread to look at (`thread apply N bt`). A lock that is merely busy is no finding, and "
+        "a convoy is the thread to examine (`thread apply N bt`). A lock that is merely busy is no finding, and "
         "stands under `Who waits for whom`.\n\nOne row a thread: what it does, and the lock or thread that it waits "
         "for, read from its registers and the lock's own memory; libc's debug info is not needed. `confidence` is "
         "high when names, types or the object itself leave no doubt, low when other kinds of lock would look the "

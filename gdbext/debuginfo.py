@@ -94,7 +94,7 @@ class Clues(Protocol):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """What could not be looked at, known once :meth:`places` has been iterated over."""
+        """What could not be examined, known once :meth:`places` has been iterated over."""
 
     def places(self) -> Iterable[TypedPlace]:
         """Iterate over variables that hold pointers, as many as may be examined."""

@@ -33,7 +33,7 @@ class UsageError(GdbextError):
 
 
 class NoTargetError(GdbextError):
-    """There is neither a process nor a core to look at."""
+    """There is neither a process nor a core to examine."""
 
     kind = "no-target"
 

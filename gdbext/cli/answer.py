@@ -59,7 +59,7 @@ _REFUSALS = (
     (
         r"ptrace: Operation not permitted",
         lambda options: NoPermissionError(
-            f"process {options.pid} may not be looked at",
+            f"process {options.pid} may not be examined",
             "run as its owner or as root; kernel.yama.ptrace_scope may forbid it, "
             "and a process has one debugger at a time",
         ),

@@ -32,7 +32,7 @@ class Options:
     :param name: the command's, or the first word of several.
     :param spec: its row, or None where there is no such command.
     :param arguments: its options and arguments.
-    :param cores: the cores to look at.
+    :param cores: the cores to examine.
     :param json: None without ``--json``, "" for standard output, else a file's name.
     :param timeout: seconds, or None for ever.
     :param samples: how many times a process is looked at.
@@ -61,7 +61,7 @@ class Options:
 
     @property
     def core(self) -> Optional[str]:
-        """The core to look at, or None; the first of several."""
+        """The core to examine, or None; the first of several."""
         return self.cores[0] if self.cores else None
 
     @property
@@ -244,7 +244,7 @@ def _checked(options: Options) -> Options:
     if options.cores and options.pid is not None:
         raise UsageError("--core and --pid exclude each other")
     if options.needs_target and not options.cores and options.pid is None:
-        raise UsageError("nothing to look at", "name a core, or a process with --pid")
+        raise UsageError("nothing to examine", "name a core, or a process with --pid")
     if options.spec is not None:
         options.spec.check(options.arguments)
     _check_samples(options)

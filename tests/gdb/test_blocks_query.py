@@ -169,7 +169,7 @@ def test_the_text_fits_and_says_what_is_known(here, every):
     )
     lines = output.out[output.out.index("place:") :].splitlines()  # behind what gdb says at its start
     assert max(map(len, lines)) <= 100, output
-    for expected in ("reach:            leaked", "pointers to it:   0", "Pointers: none", "Words:"):
+    for expected in ("reach:             leaked", "start pointers:    0", "Pointers: none", "Words:"):
         assert expected in lines, output
     assert any(line.startswith("+0x0 * ") for line in lines)
 

@@ -47,10 +47,10 @@ def test_holder_lock_and_place_are_named(stage, board):
     here = stage("spin_convoy")
     answer, triage = ask(here, "lockwait", "triage")
     check_incident(here, answer, "cache")
-    assert [one["message"] for one in answer["evidence"]] == ["1 hash table looked at: cache"]
+    assert [one["message"] for one in answer["evidence"]] == ["1 hash table examined: cache"]
     kinds = [finding["kind"] for finding in triage["data"]["findings"]]
     assert sorted(kinds) == ["spin-convoy", "stale-hash"]
-    assert sum("looked at" in one["message"] for one in triage["evidence"]) == 1
+    assert sum(" examined: " in one["message"] for one in triage["evidence"]) == 1
 
 
 @pytest.mark.boards(target=("attach",), info=("debug",), glibc=("system",))

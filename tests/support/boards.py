@@ -53,7 +53,7 @@ class Board:
 
     @property
     def live(self) -> bool:
-        """Is there a process to look at?"""
+        """Is there a process to examine?"""
         return self.target in ("attach", "gdbserver")
 
 

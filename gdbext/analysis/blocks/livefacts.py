@@ -51,7 +51,7 @@ def report_on_live(heaps: Sequence[Heap], data: object, live: Optional[Live], no
     problems += live.types.problems if live.types else ()
     doubts = find_doubts(live.reach)
     if doubts:
-        what = f"{doubts_text(doubts)} cannot be looked at, so blocks may look leaked that are not: see `blocks leaks`"
-        notes = [*notes, what]
+        what = f"{doubts_text(doubts)} could not be examined"
+        notes = [*notes, f"{what}, so blocks may look leaked that are not: see `blocks leaks`"]
     complete = report.complete and live.reach.marked.complete and live.reach.marked.roots.complete
     return replace(report, problems=problems, notes=notes, complete=complete)

@@ -96,7 +96,7 @@ def _evidence(
     reach: Reach, totals: Totals, tables: Tables, known: Sequence[TypeRow], doubts: Sequence[Doubt]
 ) -> Iterator[str]:
     if doubts:
-        yield f"not certain: {doubts_text(doubts)} cannot be looked at, and what only that points at looks leaked"
+        yield f"inconclusive: {doubts_text(doubts)} could not be examined, and what only that points at looks leaked"
     reached = f"{grouped(totals.reached_blocks)} reached from roots"
     possibly = f"{grouped(totals.possibly_leaked_blocks)} possibly leaked"
     found = f"{grouped(totals.leaked_blocks)} leaked; {reached}, {possibly}"
@@ -122,7 +122,7 @@ def _kept(row: TypeRow) -> str:
 
 def _root_text(row: LeakRootRow) -> str:
     kept = f"keeps {count_text(row.kept_blocks, 'block')}, {size_text(row.kept_bytes)}"
-    cycle = f", stands for a cycle of {row.cycle}" if row.cycle else ""
+    cycle = f", represents a cycle of {row.cycle}" if row.cycle else ""
     return f"largest leak root {_block_text(row.address, row.size, row.type, row.contents)} {kept}{cycle}"
 
 

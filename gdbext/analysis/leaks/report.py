@@ -1,4 +1,4 @@
-"""What no way from any root leads to: by state, by size, by type, and by what each leak root keeps."""
+"""What is unreachable from any root: by state, by size, by type, and by what each leak root keeps."""
 
 from __future__ import annotations
 
@@ -259,14 +259,14 @@ def _pointers_by_kind(reach: Reach) -> Dict[str, int]:
 def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
     """Return the answer in a sentence or two."""
     if not totals.blocks and doubts:
-        return f"No block in use is known; {doubts_text(doubts)} cannot be looked at."
+        return f"No block in use is known; {doubts_text(doubts)} could not be examined."
     if not totals.blocks:
         return "No block is in use."
     answer = _leaked_text(totals) if totals.leaked_blocks else _nothing_text(totals)
     if doubts and totals.leaked_blocks:
-        answer = f"NOT CERTAIN, since {doubts_text(doubts)} cannot be looked at. {answer}"
+        answer = f"INCONCLUSIVE, since {doubts_text(doubts)} could not be examined. {answer}"
     elif doubts:
-        answer = f"Nothing leaked of what is known; {doubts_text(doubts)} cannot be looked at."
+        answer = f"Nothing leaked of what is known; {doubts_text(doubts)} could not be examined."
     if totals.possibly_leaked_blocks:
         answer += f" {_maybe_text(totals)}"
     return answer

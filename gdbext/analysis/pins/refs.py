@@ -96,8 +96,8 @@ class References:
     reach: Optional[str] = column(None)
     type: Optional[str] = column(None)
     what: str = line("what")
-    pointers: int = line("pointers to its beginning", Kind.COUNT)
-    interior: int = line("pointers into it", Kind.COUNT)
+    pointers: int = line("start pointers", Kind.COUNT)
+    interior: int = line("interior pointers", Kind.COUNT)
     stale: int = line("in memory that is not in use", Kind.COUNT)
     references: Rows[Reference] = table(None)
     shown: Rows[Reference] = table("Pointers", json=False)
@@ -207,7 +207,7 @@ def what_text(reach: Reach, places: Places, address: int, wanted: Wanted) -> str
     state = STATE_NAMES[int(reach.states[wanted.row])]
     doubts = find_doubts(reach) if state != "reached" else ()
     if doubts:
-        state = f"{state} (NOT CERTAIN, since {doubts_text(doubts)} cannot be looked at)"
+        state = f"{state} (INCONCLUSIVE, since {doubts_text(doubts)} could not be examined)"
     return f"{address:#x} is {where} {places.of_block(wanted.row).text}, {wanted.state}, {state}"
 
 
@@ -224,7 +224,7 @@ def _notes(counts: _Counts, interior: bool, depth: int) -> Sequence[str]:
     if counts.own and counts.own == counts.beginning + counts.interior:
         notes.append("nothing but the block itself points there")
     elif not interior and not counts.beginning and counts.interior:
-        notes.append(f"nothing points at its beginning, {count_text(counts.interior, 'word')} into it: see --interior")
+        notes.append(f"no start pointer, {count_text(counts.interior, 'interior pointer')}: see --interior")
     if depth > 1:
         most = f"at most {WIDE} pointers to a block and {DEEPEST} levels are followed and shown"
         notes.append(f"a dot for each level upwards (·{_DOTS + 1}· is {_DOTS + 1}); {most}")

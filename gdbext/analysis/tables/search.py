@@ -209,7 +209,7 @@ class Tables(Iterator[Looked]):
         if self._named:
             more = f", and {len(self._named) - _NAMED} more" if len(self._named) > _NAMED else ""
             names = ", ".join(self._named[:_NAMED])
-            yield Evidence("tables", f"{count_text(len(self._named), 'hash table')} looked at: {names}{more}")
+            yield Evidence("tables", f"{count_text(len(self._named), 'hash table')} examined: {names}{more}")
         if self._closed:
             yield Evidence(
                 "tables", f"{count_text(self._closed, 'variable')} passed over that cannot be a table now"

@@ -36,7 +36,7 @@ class BlockTypes:
     :param types: 0 is always ``TypeName("unknown", "unknown")``.
     :param code: position in ``types``.
     :param confidence: NO_CONFIDENCE to HIGH.
-    :param problems: what could not be looked at, so that types are missing.
+    :param problems: what could not be examined, so that types are missing.
     """
 
     types: Sequence[TypeName]

@@ -42,7 +42,7 @@ class GdbClues:
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """What could not be looked at."""
+        """What could not be examined."""
         return tuple(self._problems)
 
     def places(self) -> Iterator[TypedPlace]:

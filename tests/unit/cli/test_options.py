@@ -98,7 +98,7 @@ def test_commands_that_need_no_target(words, needs):
 
 @pytest.mark.parametrize("words", ["shapes save x y.toml", "shapes guess struct x", "walklist x"])
 def test_commands_that_need_a_target(words):
-    with pytest.raises(UsageError, match="nothing to look at"):
+    with pytest.raises(UsageError, match="nothing to examine"):
         options.parse(words.split())
 
 

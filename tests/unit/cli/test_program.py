@@ -227,7 +227,7 @@ def test_commands_need_no_target(program):
         ([], "no command is named", "gdbext --help shows how it is written"),
         (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
         (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
-        (["triage"], "nothing to look at", "name a core, or a process with --pid"),
+        (["triage"], "nothing to examine", "name a core, or a process with --pid"),
         (["triage", "--core"], "--core needs a value", "write --core CORE"),
         (["triage", "--core="], "--core: '' is not a name", None),
         (["triage", "--pid", "x"], "--pid: 'x' is not a process id", None),
@@ -242,7 +242,7 @@ def test_commands_need_no_target(program):
         (["blocks", "at", "--core=x"], "an address is missing", "blocks at ADDRESS"),
         (["xyzzy"], "there is no command xyzzy", "gdbext --help lists the commands"),
         (["core.1"], "there is no command and no core core.1", "gdbext --help lists the commands"),
-        (["walklist", "missing", "x"], "nothing to look at", "name a core, or a process with --pid"),
+        (["walklist", "missing", "x"], "nothing to examine", "name a core, or a process with --pid"),
         (["shapes", "list", "x"], "takes no argument, got 'x'", "-h shows how it is written"),
         (["safe", "rss", "--core=x"], "safe is for gdb alone", None),
     ],
@@ -450,7 +450,7 @@ def test_no_such_gdb(program):
 @pytest.mark.parametrize(
     "told, kind, message",
     [
-        ("ptrace: Operation not permitted.\n", "no-permission", "process {pid} may not be looked at"),
+        ("ptrace: Operation not permitted.\n", "no-permission", "process {pid} may not be examined"),
         ("ptrace: No such process.\n", "no-target", "there is no process {pid}"),
         ("Python scripting is not supported in this copy of GDB.\n", "gdb-failed", "{gdb} has no Python"),
         ("Traceback (most recent call last):\nKeyError: 1\n", "internal", "gdbext failed inside gdb"),

@@ -151,7 +151,7 @@ def test_blocks_that_look_leaked_where_roots_are_missing_are_labelled():
     report = listing.listing(heaps, Filters(where=parse("state == leaked")), Manner(), live)
     assert not report.complete
     assert list(report.notes) == [
-        "stack of thread 3 cannot be looked at, so blocks may look leaked that are not: see `blocks leaks`"
+        "stack of thread 3 could not be examined, so blocks may look leaked that are not: see `blocks leaks`"
     ]
     sound = listing.listing(*scene()[:1], Filters(), Manner(), scene()[1])
     assert sound.complete and not sound.notes

@@ -178,7 +178,7 @@ def test_a_missing_root_is_told_first():
     lines = shown(report).splitlines()
     assert lines[0].startswith("not complete: ")
     verdict = (
-        "NOT CERTAIN, since registers and stack of thread 1 cannot be looked at. "
+        "INCONCLUSIVE, since registers and stack of thread 1 could not be examined. "
         "Leaked: 1 block, 24 B: nothing points at it."
     )
     assert report.data.verdict == verdict
@@ -197,7 +197,7 @@ def test_what_is_absent_from_the_core_is_a_missing_root():
     answer, document = data(report)
     assert not document["complete"]
     assert "/usr/lib/libx.so" in answer["missing"][0]["what"]
-    assert report.data.verdict.startswith("NOT CERTAIN, since libx.so")
+    assert report.data.verdict.startswith("INCONCLUSIVE, since libx.so")
     assert [(row["bytes"], row["start"]) for row in answer["missing"]] == [(0x2000, "0x300000")]
 
 
@@ -207,7 +207,7 @@ def test_nothing_leaked_although_something_is_missing():
     made.threads = []
     report = leaks(made.reach(), None)
     assert report.data.verdict == (
-        "Nothing leaked of what is known; registers and stacks of all threads cannot be looked at."
+        "Nothing leaked of what is known; registers and stacks of all threads could not be examined."
     )
     assert exit_status(report) == Status.PARTIAL
 
@@ -215,7 +215,7 @@ def test_nothing_leaked_although_something_is_missing():
 def test_no_block_is_known_of_a_heap_that_was_not_read_whole():
     made = ReachWorld()
     report = leaks(read_reach(made.target(), [replace(made.heap(), complete=False)], PLAIN, SILENT), None)
-    assert report.data.verdict == "No block in use is known; a part of the test heap cannot be looked at."
+    assert report.data.verdict == "No block in use is known; a part of the test heap could not be examined."
 
 
 def of_heap(**changes):
@@ -243,7 +243,7 @@ def test_heaps_that_are_not_known_whole(changes, what, effect):
     assert doubt.what == what and effect in doubt.effect
     report = leaks(reach, None)
     assert exit_status(report) == Status.PARTIAL  # nor is it an answer that nothing leaked
-    assert report.data.verdict.startswith("NOT CERTAIN")
+    assert report.data.verdict.startswith("INCONCLUSIVE")
 
 
 def test_problems_of_heap_search_and_types_are_told():

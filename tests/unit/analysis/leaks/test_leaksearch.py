@@ -94,7 +94,7 @@ def test_a_cycle_is_named():
     world, blocks = leaky()
     world.put(blocks[4], blocks[3])
     (finding,) = look(world).findings
-    assert finding.evidence[2].endswith("keeps 2 blocks, 128 B, stands for a cycle of 2")
+    assert finding.evidence[2].endswith("keeps 2 blocks, 128 B, represents a cycle of 2")
 
 
 def test_far_blocks_are_no_neighbours():
@@ -140,7 +140,7 @@ def test_missing_roots_keep_it_silent_unless_asked():
     (finding,) = look(world, asked=True).findings
     assert finding.confidence is Confidence.MEDIUM
     assert finding.evidence[0] == (
-        "not certain: registers and stack of thread 1 cannot be looked at, and what only that points at looks leaked"
+        "inconclusive: registers and stack of thread 1 could not be examined, and what only that points at looks leaked"
     )
 
 

@@ -57,7 +57,7 @@ def test_pointers_into_the_middle_when_asked():
     world.thread(registers={"rbx": block + 9})
     data, shown = ask(world, block)
     assert data["references"] == [] and data["interior"] == 2
-    assert "nothing points at its beginning, 2 words into it: see --interior" in shown
+    assert "no start pointer, 2 interior pointers: see --interior" in shown
     data, shown = ask(world, block, interior=True)
     assert [row["into"] for row in data["references"]] == [9, 24] and "see --interior" not in shown
 
@@ -213,9 +213,9 @@ def test_what_is_missing_is_told():
     reach = world.reach()
     report = refs(reach, Places(reach, SaidNames()), block)
     assert not report.complete
-    said = "leaked (NOT CERTAIN, since registers and stack of thread 1 cannot be looked at)"
+    said = "leaked (INCONCLUSIVE, since registers and stack of thread 1 could not be examined)"
     assert said in " ".join("".join(text(report, exact=False, limit=None)).split())
-    assert "NOT CERTAIN" not in ask(world, held)[1]
+    assert "INCONCLUSIVE" not in ask(world, held)[1]
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -274,6 +274,6 @@ def test_a_block_that_alone_points_into_itself():
     assert "nothing but the block itself points there" in shown and "--interior" not in shown
     world.put(other, block + 16)
     _, shown = ask(world, block)
-    assert "nothing points at its beginning, 2 words into it: see --interior" in shown and "itself" not in shown
+    assert "no start pointer, 2 interior pointers: see --interior" in shown and "itself" not in shown
     _, shown = ask(ReachWorld(), HEAP + 0x100)
     assert "itself" not in shown

@@ -70,7 +70,7 @@ def test_a_table_with_one_stored_hash_is_found_and_its_healthy_twin_is_not(world
     found = search(world, variable(world, "cache", spoilt), variable(world, "other", fair))
     assert [one.kind for one in found.findings] == ["stale-hash"] and found.complete
     assert "cache" in found.findings[0].summary and "other" not in found.findings[0].summary
-    assert [each.message for each in found.evidence] == ["2 hash tables looked at: cache, other"]
+    assert [each.message for each in found.evidence] == ["2 hash tables examined: cache, other"]
     assert not search(world, variable(world, "other", fair)).findings
 
 
@@ -81,7 +81,7 @@ def test_a_table_of_a_group_is_told_once(world):
     world.put(pair + 8, fair)
     found = search(world, variable(world, "pair", pair, "pair"), variable(world, "first", spoilt))
     assert len(found.findings) == 1 and "pair" in found.findings[0].summary
-    assert found.evidence[0].message == "1 hash table looked at: pair"
+    assert found.evidence[0].message == "1 hash table examined: pair"
 
 
 def test_a_local_that_leads_to_a_table_of_a_group_comes_after_the_group(world):
@@ -89,7 +89,7 @@ def test_a_local_that_leads_to_a_table_of_a_group_comes_after_the_group(world):
     pair = world.words(spoilt, fill(world, range(400)))
     found = search(world, variable(world, "table", spoilt), variable(world, "pair", pair, "pair"))
     assert len(found.findings) == 1 and "pair" in found.findings[0].summary
-    assert found.evidence[0].message == "1 hash table looked at: pair"
+    assert found.evidence[0].message == "1 hash table examined: pair"
 
 
 def test_what_is_no_table_now_is_passed_over(world):
@@ -154,7 +154,7 @@ def test_of_a_pattern_its_namespace_is_asked_for(pattern, known, asked):
 
 def test_triage_tells_what_was_found_beyond_the_heaps(maker):
     finding = Finding("stale-hash", Severity.CRITICAL, Confidence.MEDIUM, "the cache is stale")
-    beyond = Beyond([finding], [Evidence("tables", "1 hash table looked at: cache")])
+    beyond = Beyond([finding], [Evidence("tables", "1 hash table examined: cache")])
     report = make_page(maker.target(), [], {}, beyond=beyond)
     assert report.findings and report.data.findings == [finding] and report.complete
     assert report.evidence[-1].subject == "tables"
