@@ -255,7 +255,10 @@ def test_blocks_are_a_table(staged):
         assert table.complete and len(table) == len(rows) and named["plain large"] in {row.address for row in rows}
         (batch,) = table.batches()
         assert list(batch["size"].cells()) == [row.size for row in rows]
-        assert list(session.blocks(where="type ~ 'no such'", columns="address")) == []
+        typed = session.blocks(where="type ~ 'no such'", columns="address")
+        assert list(typed) == [] and not typed.complete
+        listed = session.run("blocks list --where \"type == 'no such'\"")
+        assert "types by name were not examined" in listed.problems[-1].message and listed.status == 3
 
 
 # ---- the page's examples ----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
@@ -149,11 +149,14 @@ def listing(
     masks = [_mask(part, filters, owner) for part, owner in zip(parts, owners)]
     number = sum(int(np.count_nonzero(mask)) for mask in masks)
     size = sum(int(heap.blocks.size[mask].sum()) for heap, mask in zip(heaps, masks))
-    if manner.count:
-        return report_on_live(heaps, Counted(number, size), live)
-    columns = partial(_sorted, parts, masks, manner.sort) if manner.sort else partial(_in_order, parts, masks)
-    rows: Rows[Any] = Rows.of_columns(columns, _row_type(manner, live), number, reads=0)
-    return report_on_live(heaps, Listing(number, size, rows), live)
+    data = Counted(number, size)
+    if not manner.count:
+        columns = partial(_sorted, parts, masks, manner.sort) if manner.sort else partial(_in_order, parts, masks)
+        data = Listing(number, size, Rows.of_columns(columns, _row_type(manner, live), number, reads=0))
+    report = report_on_live(heaps, data, live)
+    # Blocks whose types were not examined may be missing, so that an empty list is no answer.
+    untyped = live is not None and live.types is not None and bool(live.types.problems)
+    return replace(report, complete=report.complete and not (untyped and needs_of_query(filters.where).types))
 
 
 def _row_type(manner: Manner, live: Optional[Live]) -> type:

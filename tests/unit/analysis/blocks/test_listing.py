@@ -1,6 +1,7 @@
 """``blocks list``: its columns, its order, its totals, and what it says where roots are missing."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gdbext.analysis.reach.model import Missing
 from gdbext.errors import UsageError
 from gdbext.heap.model import State
 from gdbext.render import json_pieces, text
-from gdbext.report import ThreadRef
+from gdbext.report import Problem, ThreadRef
 from tests.unit.analysis.heaps import NO_ARENA, heap_of, live_of
 
 ROWS = [
@@ -155,6 +156,21 @@ def test_blocks_that_look_leaked_where_roots_are_missing_are_labelled():
     ]
     sound = listing.listing(*scene()[:1], Filters(), Manner(), scene()[1])
     assert sound.complete and not sound.notes
+
+
+@pytest.mark.parametrize("count", [False, True])
+def test_a_query_by_type_is_incomplete_where_types_were_not_examined(count):
+    heaps, live = scene()
+    lost = Problem("types-without-debug-info", None, "no debugger: types by name were not examined")
+    partly = replace(live, types=replace(live.types, problems=[lost]))
+
+    def complete(query, live):
+        report = listing.listing(heaps, Filters(where=parse(query)), Manner(count=count), live)
+        assert (lost in report.problems) is (live is partly)
+        return report.complete
+
+    assert not complete("type == 'struct none'", partly) and not complete("size > 0 and confidence == high", partly)
+    assert complete("type == 'struct none'", live) and complete("state == leaked", partly)
 
 
 @pytest.mark.parametrize(
