@@ -18,7 +18,8 @@ from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex, for_each_written
-from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
+from gdbext.memory.bulk import for_each_written_page
+from gdbext.memory.intervals import Coverage, bytes_of, columns, joined, subtract, unite
 from gdbext.process import Module
 from gdbext.report import Bar, Kind, Memory, Problem, Report, column, line, table
 from gdbext.target import Target
@@ -46,9 +47,8 @@ class Entry:
 
     :param owner: a mapped file's path, ``PATH (bss)``, ``glibc …``, or a kind of memory; see the guide.
     :param resident: of them in RAM; None on a core and on a remote process.
-    :param in_core: of them with contents in the core; pages that are read from files instead are not among them; None
-        on a process.
-    :param written: of them what is no hole of the core's file: nobody ever wrote there.
+    :param in_core: of them in pages of the core that are not all zeros: what was never touched is zeros there, be it
+        a hole of its file or written out. Pages that are read from files instead are not among them; None on a process.
     :param share: of all that costs memory, see :func:`cost_of`.
     :param bytes: of address space.
     :param not_in_core: of them mapped in the target and absent from the core; None on a process.
@@ -57,7 +57,6 @@ class Entry:
     owner: str = column("owner")
     resident: Optional[int] = column(None, Kind.BYTES)
     in_core: Optional[int] = column(None, Kind.BYTES)
-    written: Optional[int] = column(None, Kind.BYTES, json=False)
     bar: Bar = column("share", Kind.BAR, json=False)
     share: Optional[float] = column("", Kind.SHARE, json=False)
     bytes: int = column("mapped", Kind.BYTES)
@@ -75,7 +74,7 @@ class LiveEntry(Entry):
 class CoreEntry(Entry):
     """As :class:`Entry`, of a core."""
 
-    written: Optional[int] = column("in core", Kind.BYTES, json=False)
+    in_core: Optional[int] = column("in core", Kind.BYTES)
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,12 @@ class PartialEntry(CoreEntry):
 
 
 def cost_of(entry: Entry) -> int:
-    """Return the bytes of an owner that cost memory: in RAM; else in the core and written; else all but reserves."""
+    """Return the bytes of an owner that cost memory: in RAM; else in the core; else all but reserves."""
     if entry.resident is not None:
         return entry.resident
     if is_reserve(entry.owner):
         return 0
-    return entry.bytes if entry.written is None else entry.written
+    return entry.bytes if entry.in_core is None else entry.in_core
 
 
 def is_reserve(owner: str) -> bool:
@@ -182,8 +181,8 @@ def ledger(
     mapped = coverage_of(regions)
     charges = [charge for heap in heaps for charge in heap.charges]
     union = unite([(charge.starts, charge.ends) for charge in charges])
-    absent, present = ([r for r in regions if r.source == source] for source in ("absent", "memory"))
-    gauge = _Gauge(residency, coverage_of(absent), coverage_of(present), _written(target, present), target.live)
+    absent = coverage_of([region for region in regions if region.source == "absent"])
+    gauge = _Gauge(residency, absent, None if target.live else _held(target))
     sums: Dict[str, _Sum] = {}
     for charge in charges:
         gauge.add(sums, charge.owner, charge.starts, charge.ends)
@@ -207,12 +206,17 @@ def find_anonymous_rest(target: Target, heaps: Sequence[Heap]) -> Coverage:
     return unite(rest).covered
 
 
-def _written(target: Target, present: Sequence[Region]) -> Coverage:
-    """Return what of a core's memory somebody wrote; where the memory does not know, all of it."""
-    if target.live:
-        return coverage_of(present)
-    pieces = [one for region in present for one in for_each_written(target.memory, region.start, region.end)]
-    return Coverage(*columns(pieces))
+def _held(target: Target) -> Coverage:
+    """Return what a core holds but pages of zeros; what cannot be read counts."""
+    parts = [(one.start, one.end) for one in target.memory.regions() if one.source == "memory"]
+    written = Coverage(*columns([piece for part in parts for piece in for_each_written(target.memory, *part)]))
+    zeros = [np.empty(0, np.uint64)]
+    for part in parts:
+        pages = for_each_written_page(target.memory, target.abi, *part)
+        zeros += [addresses[~words.any(axis=1)] for addresses, words in pages]
+    starts = np.concatenate(zeros)
+    ends = starts + np.uint64(target.abi.page_size)
+    return Coverage(*subtract(written, Coverage(*joined((starts, ends))))[:2])
 
 
 def coverage_of(regions: Sequence[Region]) -> Coverage:
@@ -230,18 +234,18 @@ class _Sum:
     resident: int = 0
     absent: int = 0
     in_core: int = 0
-    written: int = 0
 
 
 @dataclass(frozen=True)
 class _Gauge:
-    """Measures intervals against what is in RAM, or what the core has."""
+    """Measures intervals against what is in RAM, or what the core has.
+
+    :param held: None on a process.
+    """
 
     residency: Optional[Residency]
     absent: Coverage
-    present: Coverage
-    written: Coverage
-    live: bool
+    held: Optional[Coverage]
 
     def add(self, sums: Dict[str, _Sum], owner: str, starts: U64, ends: U64) -> None:
         """Add intervals to an owner's sum."""
@@ -251,16 +255,15 @@ class _Gauge:
             account.resident += self.residency.resident(starts, ends)
         if self.absent.bytes:
             account.absent += self.absent.within(starts, ends)
-        if not self.live:
-            account.in_core += self.present.within(starts, ends)
-            account.written += self.written.within(starts, ends)
+        if self.held is not None:
+            account.in_core += self.held.within(starts, ends)
 
     @property
     def row_type(self) -> Type[Entry]:
         """The row that shows what is known."""
         if self.residency is not None:
             return LiveEntry
-        if self.live:
+        if self.held is None:
             return Entry
         return PartialEntry if self.absent.bytes else CoreEntry
 
@@ -269,12 +272,11 @@ def _entry(owner: str, account: _Sum, gauge: _Gauge) -> Entry:
     return gauge.row_type(
         owner,
         account.resident if gauge.residency is not None else None,
-        None if gauge.live else account.in_core,
-        None if gauge.live else account.written,
+        None if gauge.held is None else account.in_core,
         Bar(None, memory_of(owner)),
         None,
         account.bytes,
-        None if gauge.live else account.absent,
+        None if gauge.held is None else account.absent,
     )
 
 

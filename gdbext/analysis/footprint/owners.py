@@ -82,7 +82,7 @@ def owner_rows(account: Ledger, allocators: Sequence[str], remarks: Mapping[str,
 def _row_type(account: Ledger) -> Type[OwnerRow]:
     if account.resident is not None:
         return ResidentRow
-    return InCoreRow if any(entry.written is not None for entry in account.entries) else OwnerRow
+    return InCoreRow if any(entry.in_core is not None for entry in account.entries) else OwnerRow
 
 
 def _large_files(entries: Sequence[Entry], whole: int) -> Sequence[str]:
@@ -127,7 +127,7 @@ def besides(account: Ledger) -> Sequence[str]:
     if absent:
         parts.append(f"not in the core {size_text(absent)}")
     if rest > 0:
-        where = "not resident" if account.resident is not None else "never written, or in files"
+        where = "not resident" if account.resident is not None else "zeros, or in files"
         parts.append(f"{where} {size_text(rest)}")
     if account.rss is not None:
         parts.append(f"the kernel's RSS {size_text(account.rss)}")

@@ -1,12 +1,14 @@
+import json
 from dataclasses import replace
 
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.footprint.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of
+from gdbext.analysis.footprint.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of, rss
 from gdbext.analysis.footprint.owners import besides, owner_rows
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
+from gdbext.render import json_pieces, text
 from gdbext.report import Bar, Memory
 from gdbext.target import Target
 
@@ -23,9 +25,9 @@ OWNERS = {
 def account(row_type, owners=OWNERS, **more):
     made = []
     for owner, size in owners.items():
-        resident, written = (size * MB, None) if row_type is LiveEntry else (None, size * MB)
-        made.append(row_type(owner, resident, written, written, BAR, None, 2 * size * MB, 0))
-    made.append(row_type("reserved, no access", 0, None, None, BAR, None, 2560 * MB, None))
+        resident, in_core = (size * MB, None) if row_type is LiveEntry else (None, size * MB)
+        made.append(row_type(owner, resident, in_core, BAR, None, 2 * size * MB, 0))
+    made.append(row_type("reserved, no access", 0, None, BAR, None, 2560 * MB, None))
     return Ledger(made, sum(entry.bytes for entry in made), 0, **more)
 
 
@@ -47,7 +49,7 @@ def test_the_ledger_on_a_few_lines(row_type):
     ]  # fmt: skip
     assert sum(row.share for row in rows[:-1]) == pytest.approx(1)
     kernel = " · the kernel's RSS 361 MiB" if more else ""
-    rest = "not resident" if more else "never written, or in files"
+    rest = "not resident" if more else "zeros, or in files"
     assert besides(account(row_type, **more)) == [f"reserved, not used 2.5 GiB · {rest} 360 MiB{kernel}"]
 
 
@@ -68,7 +70,7 @@ def test_two_heaps_of_one_family_stay_apart():
 
 def test_nothing_at_all_and_nothing_known():
     assert shown(owner_rows(Ledger([], 0, 0), [], {})) == [("", 0)]
-    entry = Entry("/bin/x", None, None, None, BAR, None, 3 * MB, None)
+    entry = Entry("/bin/x", None, None, BAR, None, 3 * MB, None)
     (file, _) = owner_rows(Ledger([entry], 3 * MB, 0), [], {})
     assert (file.owner, file.share, besides(Ledger([entry], 3 * MB, 0))) == ("/bin/x", 1.0, [])
 
@@ -97,10 +99,22 @@ class Sparse(FakeMemory):
             yield start, min(end, 0x3000)
 
 
-def test_holes_of_a_core_cost_nothing():
-    regions = [Region(0x1000, 0x5000), Region(0x7000, 0x8000, source="file")]
-    target = Target(Sparse([], regions), X86_64)
+@pytest.mark.parametrize("memory", [FakeMemory, Sparse])
+def test_pages_of_zeros_cost_nothing_be_they_holes_of_the_file_or_not(memory):
+    """The kernel's cores have holes where nobody wrote, gcore's and those that were copied or packed have zeros."""
+    regions = [Region(0x1000, 0x6000), Region(0x7000, 0x8000, source="file")]
+    data = bytes(0xFFF) + b"x" + bytes(0x4000)
+    target = Target(memory([(0x1000, data), (0x7000, b"y" * 0x1000)], regions), X86_64)
     (entry,) = ledger(target, [])[0].entries
-    assert (entry.bytes, entry.in_core, entry.written, entry.share) == (0x5000, 0x4000, 0x2000, 1.0)
+    assert (entry.bytes, entry.in_core, entry.share) == (0x6000, 0x1000, 1.0)
     (live,) = ledger(replace(target, live=True), [])[0].entries
-    assert (live.bytes, live.in_core, live.written) == (0x5000, None, None)
+    assert (live.bytes, live.in_core) == (0x6000, None)
+
+
+def test_text_and_json_have_one_number():
+    target = Target(FakeMemory([(0x1000, b"x" * 0x1000 + bytes(0x3000))], [Region(0x1000, 0x5000)]), X86_64)
+    report = rss(target, [])
+    (entry,) = json.loads("".join(json_pieces(report, schema="x", target=None, limit=None)))["data"]["entries"]
+    shown = "".join(text(report, exact=True, limit=None)).split("\n")
+    (line,) = (line for line in shown if line.startswith("anonymous rest"))
+    assert entry["in_core"] == 0x1000 and line.split()[2] == "4096" and entry["bytes"] == 0x4000
