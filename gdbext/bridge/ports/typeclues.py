@@ -24,7 +24,9 @@ from gdbext.target import Target
 _LOCALS = 0.3  # share of what may be examined that is kept for them
 _FRAMES = 32  # of one thread
 _DEPTH = 16
-_UNKNOWN = 64  # statics of functions that gdb knows none of: a file without debug info, where each costs milliseconds
+# Statics of functions that are asked for in a file before the first has a type. gdb cannot say that a file has no debug
+# info, and each such question costs it milliseconds, of which a large stripped file would have tens of thousands.
+_UNKNOWN = 64
 
 _TOO_LONG = "types-cut-short"
 _NO_DEBUG_INFO = "types-without-debug-info"
