@@ -14,4 +14,5 @@ def find(session: Any, arguments: Any) -> Report:
     """Return what leaked."""
     reach = read_reach(session, arguments)
     types, problems = find_types(session, reach, leaked=True)
-    return report.leaks(reach, types, arguments.flag("list"), arguments.flag("possible"), problems)
+    listed, maybe, limit = arguments.flag("list"), arguments.flag("possible"), arguments.value("limit")
+    return report.leaks(reach, types, listed, maybe, problems, limit)

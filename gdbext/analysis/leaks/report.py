@@ -20,7 +20,7 @@ from gdbext.memory import for_each_written
 from gdbext.report import Evidence, Kind, Problem, Report, Rows, column, hidden, line, table
 from gdbext.wording import count_text, grouped, size_text
 
-LEAK_ROOTS = 1000  # that are listed without --list
+LEAK_ROOTS = 1000  # that are listed where nobody asks for more
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,7 @@ def leaks(
     listed: bool = False,
     maybe: bool = False,
     problems: Sequence[Problem] = (),
+    limit: Optional[int] = None,
 ) -> Report:
     """Report what leaked.
 
@@ -153,7 +154,9 @@ def leaks(
     :param listed: whether every leaked block, and every leak root, is listed.
     :param maybe: whether every possibly leaked block is listed.
     :param problems: besides those of the heaps and of the search: of the types.
+    :param limit: rows of a table that are asked for; 0: all.
     """
+    most = None if listed or limit == 0 else max(limit or 0, LEAK_ROOTS)
     groups = group_leaks(reach)
     tables = Tables(reach, groups, types)
     doubts = find_doubts(reach)
@@ -168,14 +171,14 @@ def leaks(
             list(_roots(reach)),
             list(_headers(reach)),
             tables.by_type(),
-            tables.leak_roots(None if listed else LEAK_ROOTS),
+            tables.leak_roots(most),
             tables.by_size(),
             tables.leaked() if listed else None,
             tables.possibly_leaked() if maybe else None,
             tables.reached_by_offset() if listed else None,
         ),
         problems,
-        list(_notes(totals, listed, maybe)),
+        list(_notes(totals, listed, maybe, most)),
         list(_evidence(reach)),
     )
     # Where anything is missing that could point at blocks, neither their looking leaked nor silence is an answer.
@@ -295,12 +298,13 @@ def _maybe_text(totals: Totals) -> str:
     return f"{blocks}, {size}, {be} possibly leaked: only interior pointers lead there."
 
 
-def _notes(totals: Totals, listed: bool, maybe: bool) -> Iterator[str]:
+def _notes(totals: Totals, listed: bool, maybe: bool, most: Optional[int]) -> Iterator[str]:
     if totals.shared_blocks:
         what = f"{count_text(totals.shared_blocks, 'block')}, {size_text(totals.shared_bytes)}"
         yield f"several leak roots lead to {what}: counted as kept by none of them"
-    if totals.leak_root_blocks > LEAK_ROOTS and not listed:
-        yield f"of {grouped(totals.leak_root_blocks)} leak roots these are the {grouped(LEAK_ROOTS)} that keep most"
+    if most is not None and totals.leak_root_blocks > most:
+        these = f"of {grouped(totals.leak_root_blocks)} leak roots these are the {grouped(most)} that keep most"
+        yield f"{these}: --limit 0 lists all"
     if totals.leaked_blocks and not listed:
         yield "--list shows every leaked block, with its leak root"
     if totals.possibly_leaked_blocks and not maybe:

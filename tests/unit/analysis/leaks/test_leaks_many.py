@@ -62,3 +62,22 @@ def test_a_million_leaked_blocks():
     many, seconds = calls_and_seconds(1_000_000)
     assert many < few + 20_000  # rows are made some thousand at a time, and nothing else by Python
     assert seconds < 20
+
+
+@pytest.mark.parametrize(
+    ("listed", "limit", "roots"),
+    [
+        (False, None, 1000),
+        (False, 10, 1000),
+        (False, 1500, 1500),
+        (False, 0, 2200),
+        (True, None, 2200),
+        (True, 10, 2200),
+    ],
+)
+def test_leak_roots_are_all_there_or_said_to_be_cut(listed, limit, roots):
+    report = leaks(lists(4000), None, listed=listed, limit=limit)
+    assert report.data.leak_roots.total == len(list(report.data.leak_roots)) == roots
+    cut = [note for note in report.notes if "leak roots these are" in note]
+    these = f"of 2 200 leak roots these are the {roots // 1000} {roots % 1000:03} that keep most"
+    assert cut == ([f"{these}: --limit 0 lists all"] if roots < 2200 else [])
