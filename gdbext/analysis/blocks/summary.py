@@ -229,7 +229,12 @@ def _group_of_state() -> U8:
 
 
 def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows[SizeRow]]:
-    parts = [_size_counts(heap, part) for heap in heaps for part in slices(len(heap.blocks), _SIZES_AT_ONCE)]
+    groups = _group_of_state()
+    parts = [
+        count_values(heap.blocks.size[part], heap.blocks.state[part], groups, len(_GROUPS))
+        for heap in heaps
+        for part in slices(len(heap.blocks), _SIZES_AT_ONCE)
+    ]
     sizes = np.unique(np.concatenate([np.empty(0, np.uint64), *(values for values, _ in parts)]))
     counts = np.zeros((len(sizes), len(_GROUPS)), np.int64)
     for values, number in parts:
@@ -260,12 +265,6 @@ def _power_rows(sizes: U64, counts: I64, caches_known: bool) -> Sequence[PowerRo
         told = cached if caches_known else None
         rows.append(PowerRow(1 << each, every, Bar(share), share, used, used_bytes, told, free, free_bytes))
     return sorted(rows, key=lambda row: -row.bytes)
-
-
-def _size_counts(heap: Heap, part: slice) -> Tuple[U64, I64]:
-    """Return the distinct sizes of some blocks, and how many of each are in each group."""
-    blocks = heap.blocks
-    return count_values(blocks.size[part], blocks.state[part], _group_of_state(), len(_GROUPS))
 
 
 def _size_rows(

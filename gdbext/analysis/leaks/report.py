@@ -265,7 +265,10 @@ def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
         return f"No block in use is known; {doubts_text(doubts)} could not be examined."
     if not totals.blocks:
         return "No block is in use."
-    answer = _leaked_text(totals) if totals.leaked_blocks else _nothing_text(totals)
+    answer = f"Nothing leaked of {count_text(totals.blocks, 'block')} in use, {size_text(totals.bytes)}."
+    if totals.leaked_blocks:
+        blocks, size = count_text(totals.leaked_blocks, "block"), size_text(totals.leaked_bytes)
+        answer = f"Leaked: {blocks}, {size}: {_split_text(totals)}."
     if doubts and totals.leaked_blocks:
         answer = f"INCONCLUSIVE, since {doubts_text(doubts)} could not be examined. {answer}"
     elif doubts:
@@ -273,15 +276,6 @@ def verdict(totals: Totals, doubts: Sequence[Doubt]) -> str:
     if totals.possibly_leaked_blocks:
         answer += f" {_maybe_text(totals)}"
     return answer
-
-
-def _leaked_text(totals: Totals) -> str:
-    blocks, size = count_text(totals.leaked_blocks, "block"), size_text(totals.leaked_bytes)
-    return f"Leaked: {blocks}, {size}: {_split_text(totals)}."
-
-
-def _nothing_text(totals: Totals) -> str:
-    return f"Nothing leaked of {count_text(totals.blocks, 'block')} in use, {size_text(totals.bytes)}."
 
 
 def _split_text(totals: Totals) -> str:

@@ -104,7 +104,8 @@ class _Judge:
 
     def of_convoy(self, convoy: Convoy) -> Iterator[Finding]:
         """Return the finding of a convoy, if it is one."""
-        spinning, slow = self._spins(convoy), self._is_slow(convoy)
+        spinning = any(self._waits[number].primitive is Primitive.SPINLOCK for number in convoy.direct)
+        slow = self._is_slow(convoy)
         enough = self._limits[SLOW] if slow else self._limits[MANY]
         if convoy.lock is None or len(convoy.waiters) < enough or not (slow or self._is_the_programs(convoy)):
             return
@@ -167,9 +168,6 @@ class _Judge:
     def _position(self, number: int) -> Optional[Position]:
         return self._known.positions.get(number)
 
-    def _spins(self, convoy: Convoy) -> bool:
-        return any(self._waits[number].primitive is Primitive.SPINLOCK for number in convoy.direct)
-
     def _confidence(self, convoy: Convoy) -> Confidence:
         if not convoy.guessed:
             return self._least(convoy.direct)
@@ -212,12 +210,11 @@ class _Judge:
             what = "that bin" if position.position is None else "that entry"
             yield f"{position.place} of thread {position.thread} holds the address of {what}"
 
-    def _name(self, lock: Optional[int]) -> str:
-        return "?" if lock is None else self._known.name_of(lock) or f"{lock:#x}"
-
     def _place(self, lock: Optional[int]) -> str:
-        name = None if lock is None else self._known.name_of(lock)
-        return f"{name} at {lock:#x}" if name else self._name(lock)
+        if lock is None:
+            return "?"
+        name = self._known.name_of(lock)
+        return f"{name} at {lock:#x}" if name else f"{lock:#x}"
 
 
 _ORDER = "Take these locks in one order everywhere, or hold only one of them at a time."

@@ -372,7 +372,7 @@ class _Writer:
             tuple(wait.thread.number for wait in queue),
             None if state is None else state.word,
             None if state is None else state.meaning,
-            self._owner_text(state, owner) or _candidate_text(candidates),
+            self._owner_text(state, owner) or (f"thread {candidates[0].number}?" if candidates else ""),
             owner,
             f"{', '.join(kinds)} {self._name_of(queue[0]) or ''}",
             None if holder is None or holder not in self._waits else self.doing(holder),
@@ -397,10 +397,6 @@ class _Writer:
         if number is None:
             return Owner(None, None, state.owner_tid, False)
         return Owner(number, self._waits[number].thread.lwp, state.owner_tid, True)
-
-
-def _candidate_text(candidates: Sequence[Candidate]) -> str:
-    return f"thread {candidates[0].number}?" if candidates else ""
 
 
 def cycle_sentence(

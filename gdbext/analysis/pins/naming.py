@@ -163,13 +163,14 @@ class Places:
             offset = address - module.base
             return Place(GLOBAL, f"data of {root.name} +{offset:#x}", address, offset=offset)
         variables, at = found
-        return self._variable(variables, at, address, f" of {root.name}")
-
-    def _variable(self, variables: Variables, at: int, address: int, whose: str) -> Place:
-        name, start = self.names.readable(variables.name(at)), int(variables.address[at])
+        named, offset = self._named(variables, at, address)
         word = "static" if variables.local[at] else "global"
-        kind = self.names.find_variable_type(name, start)
-        return Place(GLOBAL, f"{word} {_named(name, kind, address - start)}{whose}", address, offset=address - start)
+        return Place(GLOBAL, f"{word} {named} of {root.name}", address, offset=offset)
+
+    def _named(self, variables: Variables, at: int, address: int) -> Tuple[str, int]:
+        """Return the variable with the member at an address, and the offset in it."""
+        name, start = self.names.readable(variables.name(at)), int(variables.address[at])
+        return _member_of(name, self.names.find_variable_type(name, start), address - start), address - start
 
     @staticmethod
     def _find_variable(variables: Optional[Variables], address: int) -> Optional[Tuple[Variables, int]]:
@@ -204,11 +205,8 @@ class Places:
         for module in self._reach.target.modules:
             found = self._find_variable(self.names.thread_locals_of(module, root.thread), address)
             if found is not None:
-                variables, at = found
-                name, start = self.names.readable(variables.name(at)), int(variables.address[at])
-                kind = self.names.find_variable_type(name, start)
-                text = f"thread-local {_named(name, kind, address - start)} of thread {root.thread}"
-                return Place(TLS, text, address, root.thread, offset=address - start)
+                named, offset = self._named(*found, address)
+                return Place(TLS, f"thread-local {named} of thread {root.thread}", address, root.thread, offset=offset)
         return None
 
 
@@ -217,7 +215,7 @@ def is_descriptor(root: RootRange, tls: Optional[int], address: int) -> bool:
     return tls is not None and root.start <= tls <= address < root.end
 
 
-def _named(name: str, kind: Optional[Type], offset: int) -> str:
+def _member_of(name: str, kind: Optional[Type], offset: int) -> str:
     """Return "cache.head (+0x18)", or "cache +0x18" where the type is not known."""
     path, rest = member_path(kind, offset) if kind is not None and offset < max(kind.size, 1) else ("", offset)
     if not path:

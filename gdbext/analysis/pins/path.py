@@ -351,7 +351,8 @@ class _Walker:
             root = self._reach.marked.roots.words[word]
             found, value, mangled = self._places.of_word(root), root.value & ~self._reach.rules.clear, False
         else:
-            found, (value, mangled) = self._places.of_address(place), self._meaning(place)
+            found, stored = self._places.of_address(place), int(self._reach.target.reader.word(place))
+            value, mangled = self._reach.meaning(stored, place)
         return self._made(number, found, (row, interior), value, mangled)
 
     def _best_root(self, row: int) -> Tuple[Optional[int], int, bool]:
@@ -410,6 +411,3 @@ class _Walker:
         reach = self._reach
         words, known = gather_scalars(reach.marked.spans, places, reach.rules.word, reach.rules.byteorder)
         return follow_words(words, places, reach.marked.blocks.index, reach.rules), known
-
-    def _meaning(self, place: int) -> Tuple[int, bool]:
-        return self._reach.meaning(int(self._reach.target.reader.word(place)), place)

@@ -65,7 +65,7 @@ def read_reach(
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
     blocks, problems = live_blocks(heaps)
-    _check_size(target, roots, blocks.index, most_copied)
+    _check_bytes(copied_bytes(target, roots, blocks.index) if most_copied else 0, most_copied)
     hits, leads, unread = _hits(target, roots, blocks.index, rules)
     spans, lost = _block_spans(target, heaps, blocks.index)
     progress.at("following pointers", 0, None)
@@ -110,10 +110,6 @@ def _check_unknown(target: Target, most: int) -> None:
     if most and target.live and not knows_written(target.memory):
         regions = target.memory.regions()
         _check_bytes(sum(one.size for one in regions if one.anonymous and one.writable and one.readable), most)
-
-
-def _check_size(target: Target, roots: Roots, index: BlockIndex, most: int) -> None:
-    _check_bytes(copied_bytes(target, roots, index) if most else 0, most)
 
 
 def _check_bytes(wanted: int, most: int) -> None:
