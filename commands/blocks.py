@@ -59,7 +59,7 @@ def describe(session: Any, arguments: Any) -> Report:
     heaps = session.heaps()
     words = arguments.value("words")
     known, notes = read_known(session, arguments, heaps)
-    if known is not None:
+    if known.live is not None:
         heaps = known.live.reach.heaps
     return place.describe(heaps, session.target, address, USUAL if words is None else words, known, notes)
 

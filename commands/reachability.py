@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence, Tuple
 
+from gdbext.analysis.blocks.dump import NOTHING_KNOWN, Knowledge
 from gdbext.analysis.blocks.livefacts import Live
-from gdbext.analysis.blocks.place import Known
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import Reading
@@ -72,8 +72,8 @@ def read_places(session: Any, arguments: Any, reach: Reach) -> Tuple[Places, Seq
     return Places(reach, session.root_names, lambda: types), problems
 
 
-def read_known(session: Any, arguments: Any, heaps: Sequence[Heap]) -> Tuple[Optional[Known], Sequence[str]]:
-    """Return reachability where it is asked for, or at hand, or soon worked out; else None and a note.
+def read_known(session: Any, arguments: Any, heaps: Sequence[Heap]) -> Tuple[Knowledge, Sequence[str]]:
+    """Return reachability where it is asked for, or at hand, or soon worked out; else nothing and a note.
 
     A core need not be copied, so reachability is soon worked out there; types are where blocks are few.
     """
@@ -81,18 +81,18 @@ def read_known(session: Any, arguments: Any, heaps: Sequence[Heap]) -> Tuple[Opt
     asked, few = arguments.flag("reach"), blocks <= FEW_BLOCKS
     if not asked and session.known_reach(reading) is None:
         if not blocks:
-            return None, ()
+            return NOTHING_KNOWN, ()
         if session.target.live and not few:
-            return None, [f"reachability, type and pointers {_SLOW}"]
+            return NOTHING_KNOWN, [f"reachability, type and pointers {_SLOW}"]
     try:
         reach = session.reach(reading)
     except TooLargeError as error:
         if asked:
             raise
-        return None, [f"no reachability, type and pointers: {error}"]
+        return NOTHING_KNOWN, [f"no reachability, type and pointers: {error}"]
     types, notes = _typed(session, reach) if asked or few else (None, [f"types {_SLOW}"])
     names = Places(reach, session.root_names, lambda: types)
-    return Known(Live(reach, types), names), notes
+    return Knowledge(Live(reach, types), names), notes
 
 
 def _typed(session: Any, reach: Reach) -> Tuple[Optional[BlockTypes], Sequence[str]]:

@@ -69,7 +69,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What helps to name words.
+    """What is known beyond the heaps, and helps to name words.
 
     :param live: reachability and types, or None.
     :param places: names what is in roots, or None.
@@ -79,6 +79,9 @@ class Knowledge:
     live: Optional[Live] = None
     places: Optional[Places] = None
     member: Optional[Callable[[int], str]] = None
+
+
+NOTHING_KNOWN = Knowledge()
 
 
 def block_window(block: BlockAt, count: int, target: Target) -> Window:
@@ -106,7 +109,7 @@ def mapped_end(target: Target, start: int, end: int) -> int:
     return at
 
 
-def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = Knowledge()) -> Rows[Word]:
+def dump(heaps: Sequence[Heap], target: Target, window: Window, known: Knowledge = NOTHING_KNOWN) -> Rows[Word]:
     """Return the rows of a dump; they are made while they are printed."""
     return Rows(lambda: _rows(heaps, target, window, known), Word, None)
 

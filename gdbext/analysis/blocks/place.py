@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
 from gdbext.analysis.addresses import Address, Addresses, BlockAt, find_span
 from gdbext.analysis.blocks.contents import contents_hint, pointer_namer
-from gdbext.analysis.blocks.dump import USUAL, Knowledge, Window, Word, block_window, dump, labels_of
-from gdbext.analysis.blocks.livefacts import Live, report_on_live
+from gdbext.analysis.blocks.dump import NOTHING_KNOWN, USUAL, Knowledge, Window, Word, block_window, dump, labels_of
+from gdbext.analysis.blocks.livefacts import report_on_live
 from gdbext.analysis.blocks.summary import report_on
 from gdbext.analysis.blocks.sums import arena_address
-from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.pins.refs import refs
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.types.model import CONFIDENCE_NAMES
@@ -137,23 +136,12 @@ _LIVE = ("reach", "reached_by_offset", "type", "confidence", "pointers", "interi
 _OFTEN_UNKNOWN = (*_LIVE, "details", "references")
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known beyond the heaps.
-
-    :param places: names words that point at blocks, and members.
-    """
-
-    live: Live
-    places: Places
-
-
 def describe(
     heaps: Sequence[Heap],
     target: Target,
     address: int,
     words: Optional[int] = None,
-    known: Optional[Known] = None,
+    known: Knowledge = NOTHING_KNOWN,
     notes: Sequence[str] = (),
 ) -> Report:
     """Say what is at an address: the block that holds it, or the mapping.
@@ -162,15 +150,16 @@ def describe(
     :param known: reachability and what follows from it, of these very heaps.
     :raises GdbextError: when nothing is mapped there.
     """
-    live, at = known.live if known else None, Addresses(target, heaps).at(address)
+    at = Addresses(target, heaps).at(address)
     if at.block is not None:
-        knowledge = _knowledge(known, known.places.member_namer(at.block.start) if known else None)
+        if known.places is not None:
+            known = replace(known, member=known.places.member_namer(at.block.start))
         rows: Union[Rows[Word], Sequence[Word]] = ()
         if words is not None:
-            rows = dump(heaps, target, block_window(at.block, words, target), knowledge)
+            rows = dump(heaps, target, block_window(at.block, words, target), known)
         page = _found(at.block, heaps, target, rows, known)
-        report = report_on_live([at.block.heap], page, live, [*notes, *_left_out(page, words, target)])
-        return replace(report, labels={**labels_of(knowledge), **_labels(page, words)})
+        report = report_on_live([at.block.heap], page, known.live, [*notes, *_left_out(page, words, target)])
+        return replace(report, labels={**labels_of(known), **_labels(page, words)})
     if at.region is None:
         raise GdbextError(f"{address:#x} is not mapped", "`info proc mappings` lists what is")
     explained = ((heap.allocator, heap.explain(address)) for heap in heaps if heap.explain is not None)
@@ -179,9 +168,8 @@ def describe(
     place = (address, None, f"{address:#x} is in no block: {what}", details)
     if words is None:
         return report_on(heaps, Place(*place))
-    knowledge = _knowledge(known, None)
-    dumped = DumpedPlace(*place, dump(heaps, target, _window(target, at.region, address, words), knowledge))
-    return replace(report_on_live(heaps, dumped, live, notes), labels=labels_of(knowledge))
+    dumped = DumpedPlace(*place, dump(heaps, target, _window(target, at.region, address, words), known))
+    return replace(report_on_live(heaps, dumped, known.live, notes), labels=labels_of(known))
 
 
 def _labels(page: Found, words: Optional[int]) -> Labels:
@@ -205,16 +193,12 @@ def _window(target: Target, region: Region, address: int, words: int) -> Window:
     return Window(start, min(words or USUAL, left), start, address)
 
 
-def _knowledge(known: Optional[Known], member: Optional[Callable[[int], str]]) -> Knowledge:
-    return Knowledge(known.live, known.places, member) if known else Knowledge()
-
-
 def _found(
     at: BlockAt,
     heaps: Sequence[Heap],
     target: Target,
     words: Union[Rows[Word], Sequence[Word]],
-    known: Optional[Known],
+    known: Knowledge,
 ) -> Found:
     heap, address = at.heap, at.start + at.offset
     around = list(_around(at, heaps, target))
@@ -236,10 +220,10 @@ def _found(
     )
 
 
-def _facts_of_live(pointer: int, known: Optional[Known]) -> "dict[str, Any]":
+def _facts_of_live(pointer: int, known: Knowledge) -> "dict[str, Any]":
     """Return reachability, type and pointers of a block as far as they are known."""
     facts: "dict[str, Any]" = {**dict.fromkeys(_LIVE), "references": ()}
-    if known is None:
+    if known.live is None or known.places is None:
         return facts
     found = refs(known.live.reach, known.places, pointer, interior=True).data
     facts["pointers"], facts["interior"] = found.pointers, found.interior

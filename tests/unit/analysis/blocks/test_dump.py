@@ -11,7 +11,7 @@ import pytest
 from gdbext.abi import I386, X86_64, Abi
 from gdbext.analysis.addresses import block_at
 from gdbext.analysis.blocks import place
-from gdbext.analysis.blocks.dump import block_window
+from gdbext.analysis.blocks.dump import Knowledge, block_window
 from gdbext.analysis.blocks.livefacts import Live
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.mark import read_reach
@@ -104,12 +104,12 @@ def known_of(heaps, target, reading=PLAIN, types=None):
     codes = {ITEM: 1, PAIR: 2}
     code = np.array([codes.get(address, 0) for address in reach.address.tolist()], np.uint32)
     found = BlockTypes(names, code, (3 * (code > 0)).astype(np.uint8))
-    return place.Known(Live(reach, found), Places(reach, Named(types), lambda: found))
+    return Knowledge(Live(reach, found), Places(reach, Named(types), lambda: found))
 
 
 def rows_at(address, words=0, known=True, **extra):
     heaps, target = scene(**extra)
-    report = place.describe(heaps, target, address, words, known_of(heaps, target) if known else None)
+    report = place.describe(heaps, target, address, words, known_of(heaps, target) if known else Knowledge())
     return [(row.at, row.value, row.what) for row in report.data.dump]
 
 
