@@ -12,7 +12,7 @@ from gdbext.analysis.blocks.sums import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.crash.death import Death
 from gdbext.analysis.footprint.fragmentation import find_fragmentation
 from gdbext.analysis.footprint.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
-from gdbext.analysis.footprint.owners import OwnerRow, besides, is_free, owner_rows
+from gdbext.analysis.footprint.owners import OwnerRow, besides, is_free, labels_of, owner_rows
 from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.locks.unowned import UnownedWaits
 from gdbext.analysis.missing import Unexamined, find_gap, is_whole
@@ -151,6 +151,7 @@ def make_page(
         ],
         findings=bool(found),
         next=leads_on(found, heaps, [one.next for one in beyond.unexamined if one.next]),
+        labels=labels_of(account),
     )
 
 

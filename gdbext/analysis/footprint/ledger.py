@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass, replace
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from gdbext.memory import Region, RegionIndex, for_each_written
 from gdbext.memory.bulk import for_each_written_page
 from gdbext.memory.intervals import Coverage, bytes_of, columns, joined, subtract, unite
 from gdbext.process import Module
-from gdbext.report import Bar, Kind, Memory, Problem, Report, column, line, table
+from gdbext.report import Bar, Kind, Labels, Memory, Problem, Report, column, hidden, line, table
 from gdbext.target import Target
 from gdbext.wording import count_text, size_text
 
@@ -55,32 +55,11 @@ class Entry:
     """
 
     owner: str = column("owner")
-    resident: Optional[int] = column(None, Kind.BYTES)
-    in_core: Optional[int] = column(None, Kind.BYTES)
+    resident: Optional[int] = column("resident", Kind.BYTES)
+    in_core: Optional[int] = column("in core", Kind.BYTES)
     bar: Bar = column("share", Kind.BAR, json=False)
     share: Optional[float] = column("", Kind.SHARE, json=False)
     bytes: int = column("mapped", Kind.BYTES)
-    not_in_core: Optional[int] = column(None, Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class LiveEntry(Entry):
-    """As :class:`Entry`, where residency is known."""
-
-    resident: Optional[int] = column("resident", Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class CoreEntry(Entry):
-    """As :class:`Entry`, of a core."""
-
-    in_core: Optional[int] = column("in core", Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class PartialEntry(CoreEntry):
-    """As :class:`CoreEntry`, where memory is missing."""
-
     not_in_core: Optional[int] = column("not in core", Kind.BYTES)
 
 
@@ -132,24 +111,23 @@ class Ledger:
     entries: Sequence[Entry] = table("Memory by owner")
     total: int = line("total", Kind.BYTES)
     residual: int = line("residual", Kind.BYTES)
-    resident: Optional[int] = line(None, Kind.BYTES, default=None)
-    rss: Optional[int] = line(None, Kind.BYTES, default=None)
-    pss: Optional[int] = line(None, Kind.BYTES, default=None)
-    anon_huge_pages: Optional[int] = line(None, Kind.BYTES, default=None)
-    swap: Optional[int] = line(None, Kind.BYTES, default=None)
-    rss_difference: Optional[int] = line(None, Kind.BYTES, default=None)
-
-
-@dataclass(frozen=True)
-class LiveLedger(Ledger):
-    """As :class:`Ledger`, where residency is known."""
-
     resident: Optional[int] = line("resident", Kind.BYTES, default=None)
     rss: Optional[int] = line("RSS of the kernel", Kind.BYTES, default=None)
     pss: Optional[int] = line("PSS", Kind.BYTES, default=None)
     anon_huge_pages: Optional[int] = line("AnonHugePages", Kind.BYTES, default=None)
     swap: Optional[int] = line("swap", Kind.BYTES, default=None)
     rss_difference: Optional[int] = line("RSS less resident", Kind.BYTES, default=None)
+
+
+_OF_RESIDENCY = ("resident", "rss", "pss", "anon_huge_pages", "swap", "rss_difference")
+
+
+def labels_of(account: Ledger) -> Labels:
+    """Return what the text of a ledger shows: nothing of what is not known."""
+    unknown = [] if account.resident is not None else ["resident"]
+    unknown += [] if any(entry.in_core is not None for entry in account.entries) else ["in_core"]
+    unknown += [] if any(entry.not_in_core for entry in account.entries) else ["not_in_core"]
+    return {**hidden(Entry, unknown), **hidden(Ledger, () if account.resident is not None else _OF_RESIDENCY)}
 
 
 def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> Report:
@@ -164,6 +142,7 @@ def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> 
         problems=[*problems_of(heaps, brief=True), *problems],
         complete=all(heap.complete for heap in heaps),
         notes=notes_on(heaps, known),
+        labels=labels_of(account),
     )
 
 
@@ -258,18 +237,9 @@ class _Gauge:
         if self.held is not None:
             account.in_core += self.held.within(starts, ends)
 
-    @property
-    def row_type(self) -> Type[Entry]:
-        """The row that shows what is known."""
-        if self.residency is not None:
-            return LiveEntry
-        if self.held is None:
-            return Entry
-        return PartialEntry if self.absent.bytes else CoreEntry
-
 
 def _entry(owner: str, account: _Sum, gauge: _Gauge) -> Entry:
-    return gauge.row_type(
+    return Entry(
         owner,
         account.resident if gauge.residency is not None else None,
         None if gauge.held is None else account.in_core,
@@ -294,15 +264,9 @@ def _ledger(sums: Mapping[str, _Sum], total: int, gauge: _Gauge) -> Ledger:
     if gauge.residency is None:
         return Ledger(entries, total, residual)
     resident = sum(account.resident for account in sums.values())
-    return _live_ledger(entries, total, residual, resident, gauge.residency)
-
-
-def _live_ledger(
-    entries: Sequence[Entry], total: int, residual: int, resident: int, residency: Residency
-) -> Ledger:
-    use = residency.mappings()
+    use = gauge.residency.mappings()
     kernel = sum(mapping.rss for mapping in use)
-    return LiveLedger(
+    return Ledger(
         entries,
         total,
         residual,

@@ -7,7 +7,7 @@ is known. Address space that is only reserved costs nothing, and stands below.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Type
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from gdbext.analysis.footprint.ledger import (
     FREE_PARTS,
@@ -19,7 +19,7 @@ from gdbext.analysis.footprint.ledger import (
     is_reserve,
     memory_of,
 )
-from gdbext.report import Bar, Kind, Memory, column
+from gdbext.report import Bar, Kind, Labels, Memory, column
 from gdbext.wording import size_text
 
 FILES = "files and rest"
@@ -40,18 +40,12 @@ class OwnerRow:
     remark: str = column("")
 
 
-@dataclass(frozen=True)
-class ResidentRow(OwnerRow):
-    """As :class:`OwnerRow`, of a live process."""
-
-    bytes: int = column("resident", Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class InCoreRow(OwnerRow):
-    """As :class:`OwnerRow`, of a core."""
-
-    bytes: int = column("in core", Kind.BYTES)
+def labels_of(account: Ledger) -> Labels:
+    """Return the header of the bytes: what of the memory costs anything."""
+    if account.resident is not None:
+        return {(OwnerRow, "bytes"): "resident"}
+    in_core = any(entry.in_core is not None for entry in account.entries)
+    return {(OwnerRow, "bytes"): "in core"} if in_core else {}
 
 
 def owner_rows(account: Ledger, allocators: Sequence[str], remarks: Mapping[str, str]) -> Sequence[OwnerRow]:
@@ -70,19 +64,12 @@ def owner_rows(account: Ledger, allocators: Sequence[str], remarks: Mapping[str,
             name = FILES
         sums[name] = sums.get(name, 0) + cost_of(entry)
         kinds.setdefault(name, Memory.FILE if name == FILES else memory_of(entry.owner))
-    row_type = _row_type(account)
     rows = []
     for name, cost in sorted(sums.items(), key=lambda item: -item[1]):
         if cost:
             share = cost / whole
-            rows.append(row_type(name, cost, Bar(share, kinds[name]), share, remarks.get(name, "")))
-    return [*rows, row_type("", whole, Bar(None), 1.0, "")]
-
-
-def _row_type(account: Ledger) -> Type[OwnerRow]:
-    if account.resident is not None:
-        return ResidentRow
-    return InCoreRow if any(entry.in_core is not None for entry in account.entries) else OwnerRow
+            rows.append(OwnerRow(name, cost, Bar(share, kinds[name]), share, remarks.get(name, "")))
+    return [*rows, OwnerRow("", whole, Bar(None), 1.0, "")]
 
 
 def _large_files(entries: Sequence[Entry], whole: int) -> Sequence[str]:

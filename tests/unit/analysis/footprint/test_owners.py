@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.analysis.footprint.ledger import ANONYMOUS, CoreEntry, Entry, Ledger, LiveEntry, ledger, memory_of, rss
+from gdbext.analysis.footprint.ledger import ANONYMOUS, Entry, Ledger, ledger, memory_of, rss
 from gdbext.analysis.footprint.owners import besides, owner_rows
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
@@ -22,12 +22,12 @@ OWNERS = {
 }  # fmt: skip
 
 
-def account(row_type, owners=OWNERS, **more):
+def account(live, owners=OWNERS, **more):
     made = []
     for owner, size in owners.items():
-        resident, in_core = (size * MB, None) if row_type is LiveEntry else (None, size * MB)
-        made.append(row_type(owner, resident, in_core, BAR, None, 2 * size * MB, 0))
-    made.append(row_type("reserved, no access", 0, None, BAR, None, 2560 * MB, None))
+        resident, in_core = (size * MB, None) if live else (None, size * MB)
+        made.append(Entry(owner, resident, in_core, BAR, None, 2 * size * MB, 0))
+    made.append(Entry("reserved, no access", 0, None, BAR, None, 2560 * MB, None))
     return Ledger(made, sum(entry.bytes for entry in made), 0, **more)
 
 
@@ -35,10 +35,10 @@ def shown(rows):
     return [(row.owner, row.bytes // MB) for row in rows]
 
 
-@pytest.mark.parametrize("row_type", [LiveEntry, CoreEntry])
-def test_the_ledger_on_a_few_lines(row_type):
-    more = {"resident": 360 * MB, "rss": 361 * MB} if row_type is LiveEntry else {}
-    rows = owner_rows(account(row_type, **more), ["glibc"], {"glibc in use": "233 MiB of it leaked"})
+@pytest.mark.parametrize("live", [True, False])
+def test_the_ledger_on_a_few_lines(live):
+    more = {"resident": 360 * MB, "rss": 361 * MB} if live else {}
+    rows = owner_rows(account(live, **more), ["glibc"], {"glibc in use": "233 MiB of it leaked"})
     assert shown(rows) == [
         ("glibc in use", 260), ("/usr/lib/libbig.so", 40), ("glibc free", 31), (ANONYMOUS, 15), ("thread stacks", 8),
         ("glibc overhead", 3), ("files and rest", 3), ("", 360),
@@ -50,19 +50,19 @@ def test_the_ledger_on_a_few_lines(row_type):
     assert sum(row.share for row in rows[:-1]) == pytest.approx(1)
     kernel = " · the kernel's RSS 361 MiB" if more else ""
     rest = "not resident" if more else "zeros, or in files"
-    assert besides(account(row_type, **more)) == [f"reserved, not used 2.5 GiB · {rest} 360 MiB{kernel}"]
+    assert besides(account(live, **more)) == [f"reserved, not used 2.5 GiB · {rest} 360 MiB{kernel}"]
 
 
 def test_what_is_small_goes_with_the_files():
     owners = {"glibc in use": 1000, "memory of nobody": 1, "thread stacks": 1}
-    assert shown(owner_rows(account(CoreEntry, owners), ["glibc"], {})) == [
+    assert shown(owner_rows(account(False, owners), ["glibc"], {})) == [
         ("glibc in use", 1000), ("files and rest", 2), ("", 1002),
     ]  # fmt: skip
 
 
 def test_two_heaps_of_one_family_stay_apart():
     owners = {"jemalloc 5.1.0 in use": 10, "jemalloc libtwo.so.2 dirty": 5, "jemalloc libtwo.so.2 retained": 7}
-    made = account(CoreEntry, owners)
+    made = account(False, owners)
     assert shown(owner_rows(made, ["jemalloc 5.1.0", "jemalloc libtwo.so.2"], {})) == [
         ("jemalloc 5.1.0 in use", 10), ("jemalloc libtwo.so.2 free", 5), ("", 15),
     ]  # fmt: skip
