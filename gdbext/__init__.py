@@ -41,12 +41,14 @@ def open_core(
 
     from gdbext._mount import mount
     from gdbext.catalogue import default_settings
-    from gdbext.coretarget import read_core_target
+    from gdbext.coretarget import target_of
+    from gdbext.memory.elfcore import ElfCore
     from gdbext.session import Session
 
     mount(os.path.dirname(__file__))
-    target = read_core_target(os.fspath(path), sysroot=sysroot)
-    return Session(lambda: target, settings=default_settings(settings), shapes_folder=shapes_folder)
+    core = ElfCore(os.fspath(path), sysroot=sysroot)
+    target, chosen = target_of(core), default_settings(settings)
+    return Session(lambda: target, settings=chosen, shapes_folder=shapes_folder, let_go=core.close)
 
 
 def current() -> Session:

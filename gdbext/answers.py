@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NoReturn, Optional, Sequence
 
 from gdbext.report import Evidence, Finding, Problem, Report, Rows, Status, exit_status
 
@@ -28,6 +28,9 @@ class Answer:
         self.report = report
         self.schema = schema
         self.target = target
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an answer cannot be copied or pickled: its to_json(), to_dict() and to_arrow() can")
 
     @property
     def data(self) -> Any:
@@ -105,6 +108,9 @@ class Table:
     def __init__(self, rows: Rows[Any], answer: Answer) -> None:
         self._rows = rows
         self.answer = answer
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a table cannot be copied or pickled: its rows and its to_arrow() can")
 
     @property
     def complete(self) -> bool:

@@ -26,7 +26,11 @@ def read_core_target(
     :param find_file: given path and build-id, returns a file of this host to try first, or None.
     :raises BadCoreError: when it is not a core that can be read.
     """
-    core = ElfCore(path, sysroot=sysroot, find_file=find_file)
+    return target_of(ElfCore(path, sysroot=sysroot, find_file=find_file))
+
+
+def target_of(core: ElfCore) -> Target:
+    """Return everything that an open core says about its process."""
     modules = modules_of(core, core.abi)
     return Target(
         memory=core,

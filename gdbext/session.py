@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from gdbext.answers import Answer, Table
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
@@ -42,6 +42,7 @@ class Session:
     :param debug: what a debugger knows of it.
     :param settings: values by name; every setting is there.
     :param shapes_folder: the user's own shapes; "" for none.
+    :param let_go: called when the session is closed.
     :ivar progress: of what runs now.
     """
 
@@ -51,6 +52,7 @@ class Session:
         debug: DebugInfo = NO_DEBUG_INFO,
         settings: Mapping[str, int] = {},  # noqa: B006  never changed
         shapes_folder: str = "",
+        let_go: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.shapes_folder = shapes_folder
@@ -58,6 +60,7 @@ class Session:
         self.progress: Progress = self._stops
         self._debug = debug
         self._read_target = read_target
+        self._let_go = let_go
         self._target: Optional[Target] = None
         self._heaps: Optional[Sequence[Heap]] = None
         self._reach: Dict[Reading, Reach] = {}
@@ -299,11 +302,23 @@ class Session:
         self._stops.stop()
 
     def close(self) -> None:
-        """Let go of the target; answers that were not read to their end may fail afterwards."""
+        """Let go of the target and its files.
+
+        Answers keep what they have; a table that reads the target while it is made is a NoTargetError from now on.
+
+        :raises UsageError: a question is being answered: stop() it, and wait for its thread.
+        """
+        self._stops.run(self._close)
+
+    def _close(self) -> None:
+        self._let_go()
         self._target = self._heaps = self._block_types = None
         self._reach = {}
         self._read_target = _closed
         self.progress = SILENT
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session cannot be copied or pickled: it holds files; open the core again where it is needed")
 
     def __enter__(self) -> Session:
         return self

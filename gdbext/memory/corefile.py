@@ -13,7 +13,7 @@ import os
 import stat
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence
 
 from gdbext.errors import BadCoreError
 from gdbext.memory import Buffer
@@ -112,6 +112,9 @@ class _PreadBytes:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+
+    def __reduce__(self) -> NoReturn:  # a copy would close the descriptor too
+        raise TypeError("an open core cannot be copied or pickled")
 
     def __getitem__(self, part: slice) -> Buffer:
         data = os.pread(self.descriptor, part.stop - part.start, part.start)

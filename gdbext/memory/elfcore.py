@@ -33,7 +33,7 @@ from gdbext.memory.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreN
 from gdbext.memory.elf import PF_W, Image, Segment
 from gdbext.memory.hostfiles import FindFile, HostFiles
 from gdbext.memory.intervals import U64, Mask, clip
-from gdbext.memory.pieces import Piece, PieceMemory, Source
+from gdbext.memory.pieces import Piece, PieceMemory, Source, closed
 from gdbext.report import Problem
 
 _VSYSCALL = 0xFFFFFFFFFF600000
@@ -70,7 +70,7 @@ class ElfCore(PieceMemory):
         mmap: bool = True,
     ) -> None:
         self.path = path
-        self._file = CoreFile(path, mmap)
+        self._open: Optional[CoreFile] = CoreFile(path, mmap)
         header, segments = read_headers(self._file)
         problems = check_truncation(self._file, segments)
         loads, overlaps = settle_loads(segments, header)
@@ -85,6 +85,17 @@ class ElfCore(PieceMemory):
         if not any(problem.kind == "truncated-core" for problem in problems):
             problems += _check_filter(filler.regions)
         self.problems: Sequence[Problem] = tuple(problems)
+
+    @property
+    def _file(self) -> CoreFile:
+        if self._open is None:
+            raise closed()
+        return self._open
+
+    def close(self) -> None:
+        """Let go of the file, which is closed when nobody has a view of its bytes; reads raise NoTargetError then."""
+        super().close()
+        self._open = None
 
     def for_each_written(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Iterate over what the core holds between two addresses and is no hole of its file, in whole pages."""

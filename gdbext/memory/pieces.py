@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 from typing import Iterable, Optional, Protocol, Sequence, Union
 
-from gdbext.errors import FaultError
+from gdbext.errors import FaultError, NoTargetError
 from gdbext.memory import Buffer, Region
 
 
@@ -24,6 +24,18 @@ Source = Union[memoryview, Sliceable]
 # start, end, bytes, and what is added to an address to get the offset in these bytes
 Piece = tuple[int, int, Source, int]
 
+
+def closed() -> NoTargetError:
+    """Return the error of reading what was closed."""
+    return NoTargetError("the session is closed", "read what is wanted of an answer before that")
+
+
+class _Closed:
+    def __getitem__(self, part: slice) -> Buffer:
+        raise closed()
+
+
+_CLOSED: Piece = (0, 1 << 64, _Closed(), 0)
 _NOWHERE: Piece = (0, -1 << 128, memoryview(b""), 0)  # holds no address, be it negative
 
 
@@ -58,6 +70,10 @@ class PieceMemory:
     def regions(self) -> Sequence[Region]:
         """Return the mappings, sorted by address, disjoint; absent ones included."""
         return self._regions
+
+    def close(self) -> None:
+        """Let go of the bytes; whoever reads any from now on gets a NoTargetError."""
+        self._pieces, self._starts, self._last = [_CLOSED], [0], _CLOSED
 
     def _read_elsewhere(self, address: int, size: int) -> Buffer:
         at = bisect.bisect_right(self._starts, address) - 1

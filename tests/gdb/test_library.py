@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -131,7 +130,27 @@ def test_many_sessions_leave_nothing_behind(staged):
 def held():
     """Files, mappings of files, and threads of this process."""
     maps = Path("/proc/self/maps").read_text().splitlines()
-    return len(os.listdir("/proc/self/fd")), sum("gdbext-stage" in line for line in maps), threading.active_count()
+    return len(os.listdir("/proc/self/fd")), sum(" /" in line for line in maps), threading.active_count()
+
+
+AT_HAND = ("triage", "rss", "glibc arenas", "glibc chunks", "blocks summary", "blocks list", "blocks types", "lockwait")
+
+
+def test_an_answer_keeps_what_it_has_and_not_the_core(staged):
+    core = str(staged("leaks").core)
+    before = held()
+    with gdbext.open_core(core) as session:
+        answers = [session.run(line) for line in AT_HAND]
+        documents = [answer.to_json() for answer in answers]
+        answers += [session.run(line) for line in AT_HAND]
+        late = session.leaks()
+    gc.collect()
+    with pytest.raises(NoTargetError, match="the session is closed"):
+        late.to_json()
+    del session, late
+    gc.collect()
+    assert core not in Path("/proc/self/maps").read_text() and held()[0] == before[0]
+    assert [answer.to_json() for answer in answers] == documents * 2
 
 
 def test_two_sessions_in_two_threads(staged):
@@ -162,9 +181,9 @@ def test_stop_ends_what_runs_in_another_thread_and_nothing_else(staged):
         ended = []
         worker = threading.Thread(target=lambda: ended.append(outcome(session)))
         worker.start()
-        time.sleep(0.1)
-        session.stop()
-        worker.join(30)
+        while worker.is_alive():  # between two of its questions there is nothing to stop
+            session.stop()
+            worker.join(0.1)
         assert ended == ["stopped"]
         assert other.run("blocks summary").complete and session.run("blocks summary").complete
 
