@@ -419,7 +419,7 @@ demo() {
 
 # ---- tests -------------------------------------------------------------------------------------
 
-WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind)
+WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind zsh fish)
 CONTAINERS=(libglib2.0-dev libhts-dev libsqlite3-dev libsystemd-shared pkg-config uthash-dev)
 SERVERS=(memcached nginx-light unbound redis-server varnish bind9 postgresql)
 

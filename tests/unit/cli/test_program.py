@@ -415,9 +415,7 @@ def test_the_worst_status_of_several_cores(program, statuses, worst):
 def test_an_interrupt_ends_several_cores(program):
     first, second = others(program, 2)
     process = program.start(first, second, sleep=60)
-    while not program.log.exists():
-        time.sleep(0.05)
-    time.sleep(0.2)
+    wait_until(lambda: list(program.temporary.rglob("answer")), "gdb works on the question")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 2 and "stopped before the last 1 of the cores" in err and str(second) not in out
