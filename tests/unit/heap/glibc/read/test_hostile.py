@@ -24,6 +24,7 @@ from gdbext.errors import FaultError, GdbextError
 from gdbext.memory.fake import FakeMemory
 from gdbext.report import Problem
 from gdbext.session import Session
+from tests.support.examples import examples
 from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
@@ -44,8 +45,8 @@ MATRIX = [
     (BIG_ENDIAN, "2.31"),
 ]
 SECONDS = 2.0  # of this process's CPU for one heap and all its reports
-RANDOM_CASES, USUAL_CASES = 15, 5  # of ten heaps each, one for each machine and release
-HOLED_CASES, USUAL_HOLED = 10, 4
+RANDOM_CASES, USUAL_CASES = 15, 3  # of ten heaps each, one for each machine and release
+HOLED_CASES, USUAL_HOLED = 10, 3
 
 
 class Arguments:
@@ -215,7 +216,7 @@ NUMBER = st.integers(0, (1 << 64) - 1)
 
 
 @given(st.sampled_from(MATRIX), st.lists(st.tuples(NUMBER, NUMBER, NUMBER, st.booleans()), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_damage_that_shrinks(choice, changes):
     image = laid_out(*choice).build()
     words = Words(image)
