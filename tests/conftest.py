@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 if str(CHECKOUT) not in sys.path:
     sys.path.insert(0, str(CHECKOUT))
 
-from tests.support import examples, preloaded, timings  # noqa: E402
+from tests.support import examples, timings  # noqa: E402
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -28,18 +28,18 @@ def pytest_addoption(parser: Any) -> None:
         "--boards",
         choices=("pairwise", "full"),
         default="pairwise",
-        help="boards that each gdb test runs on: every pair of their values (default), or all combinations",
+        help="boards that each gdb test runs on: every pair of their values (default), or every combination",
     )
 
 
 def pytest_configure(config: Any) -> None:
     examples.every = config.getoption("--boards") == "full"
-    preloaded.enabled = not examples.every
     config.addinivalue_line("markers", "slow: takes more than some ten seconds")
     config.addinivalue_line(
         "markers", "boards(**dimensions): restricts the values of a test's boards, or adds a dimension"
     )
     config.addinivalue_line("markers", "jeboards(**dimensions): the same for boards of jemalloc")
+    config.addinivalue_line("markers", "fresh: with --boards=full each question starts a gdb of its own")
     config.addinivalue_line(
         "markers", "full: runs with --boards=full only: it needs a build of its own, or is one more of many alike"
     )

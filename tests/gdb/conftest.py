@@ -7,8 +7,8 @@ restricts it or adds dimensions, which become arguments of the test::
     def test_totals(stage, board, program):
         heap = stage(program, "--healthy").gdbext("blocks summary")
 
-``once`` names dimensions, or single values, that the usual run needs, but not in every pair; ``--boards=full`` takes
-the whole product all the same::
+``once`` names dimensions, or single values, that the usual run needs, but not in every pair. ``--boards=full`` takes
+every combination of a board's own dimensions, and every pair with those that a test adds::
 
     @pytest.mark.boards(program=PROGRAMS, once=("program", "gdbserver"))
 
@@ -21,11 +21,12 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import pytest
 
+from tests.support import preloaded
 from tests.support.boards import DIMENSIONS, Board, Stage, Stages
 from tests.support.glibcs import Unavailable
 from tests.support.jestages import JE_DIMENSIONS, JeBoard, JeStage
 from tests.support.jestages import get as get_jemalloc
-from tests.support.pairwise import Row, full, pairwise
+from tests.support.pairwise import Row, pairwise, thorough
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
@@ -39,7 +40,8 @@ def _over_boards(metafunc: Any, fixture: str, kind: type, own: Mapping[str, Sequ
     dimensions = {**own, **(marker.kwargs if marker else {})}
     once = dimensions.pop("once", ())
     extra = [name for name in dimensions if name not in own]
-    rows = full(dimensions) if metafunc.config.getoption("--boards") == "full" else pairwise(dimensions, once)
+    every = metafunc.config.getoption("--boards") == "full"
+    rows = thorough(dimensions, list(own)) if every else pairwise(dimensions, once)
     cases = [_case(row, extra, kind(*(row[name] for name in own))) for row in rows]
     metafunc.parametrize([fixture, *extra], cases)
 
@@ -47,6 +49,13 @@ def _over_boards(metafunc: Any, fixture: str, kind: type, own: Mapping[str, Sequ
 def _case(row: Row, extra: list[str], board: Any) -> Any:
     values = [row[name] for name in extra]
     return pytest.param(board, *values, id="-".join([str(board), *values]))
+
+
+@pytest.fixture(autouse=True)
+def gdbs_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``--boards=full`` a test marked ``fresh`` asks no copies of a gdb that was started before."""
+    if request.config.getoption("--boards") == "full" and request.node.get_closest_marker("fresh"):
+        monkeypatch.setattr(preloaded, "enabled", False)
 
 
 @pytest.fixture(scope="session")

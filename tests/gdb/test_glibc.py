@@ -60,6 +60,7 @@ def caches_of(tcache):
     return tcache["data"]["threads"]
 
 
+@pytest.mark.fresh
 @pytest.mark.boards(program=SOUND, once=("program", "gdbserver"))
 def test_every_byte_agrees_with_the_program_and_malloc_info(stage, board, program):
     here = staged(stage, program)

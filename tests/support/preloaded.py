@@ -1,7 +1,7 @@
 """One gdb that has loaded the pack, and a copy of it for each question.
 
-To start gdb, numpy and the pack takes longer than most questions. Tests whose subject is not the start ask a copy;
-``--boards=full`` starts a gdb for each of them all the same, and so does whatever a copy could not do alike.
+To start gdb, numpy and the pack takes longer than most questions. Tests whose subject is not the start ask a copy. What
+a copy could not do alike starts a gdb for each, and so do tests marked ``fresh`` with ``--boards=full``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from tests.support import gdbrun, glibcs, jemallocs, preloaded, timings
 from tests.support.boards import DIMENSIONS
 from tests.support.jestages import JE_DIMENSIONS, JeBoard
-from tests.support.pairwise import full, pairwise
+from tests.support.pairwise import full, pairwise, thorough
 from tests.support.truth import parse_malloc_info
 
 
@@ -123,6 +123,16 @@ def test_what_is_needed_once_is_in_no_more_rows():
         assert {(row[one], row[other]) for row in rows} == pairs
     assert {row["program"] for row in rows} == set(dimensions["program"])
     assert len({(row["program"], row["glibc"]) for row in rows}) == len(rows)
+
+
+def test_thorough_covers_every_board_and_every_pair():
+    dimensions = {**DIMENSIONS, "program": ["a", "b", "c", "d", "e", "f", "g"], "twin": ["broken", "healthy"]}
+    rows = thorough(dimensions, list(DIMENSIONS))
+    assert {tuple(row[name] for name in DIMENSIONS) for row in rows} == set(product(*DIMENSIONS.values()))
+    for (left, lefts), (right, rights) in combinations(dimensions.items(), 2):
+        assert {(row[left], row[right]) for row in rows} == set(product(lefts, rights))
+    assert len(rows) <= 1.5 * len(full(DIMENSIONS))
+    assert len(thorough(DIMENSIONS, list(DIMENSIONS))) == len(full(DIMENSIONS))
 
 
 @pytest.mark.parametrize(
