@@ -1,7 +1,7 @@
 """Writes ``docs/json.md``: its text is in ``json.in``, its tables come from the declarations of the reports, and what a
 command is about from the table of commands.
 
-    python3 docs/make_json.py           write the page
+    python3 docs/make_json.py           write the page, and add what is new to the list of what is kept
     python3 docs/make_json.py --check   say whether it is what would be written: status 1 if not
 
 A line ``{{fields MODULE:CLASS …}}`` in ``json.in`` becomes the table of what these dataclasses hold. Words behind them:
@@ -35,6 +35,7 @@ from gdbext.render.plain import members_of  # noqa: E402
 from gdbext.report import Kind, Rows, ThreadRef  # noqa: E402
 
 PAGE, SOURCE = HERE / "json.md", HERE / "json.in"
+KEPT = HERE.parent / "tests" / "unit" / "render" / "schema-2.txt"
 HEAD = ["| field | kind | meaning |", "|---|---|---|"]
 KINDS = {Kind.NUMBER: "count", **{kind: kind.value for kind in Kind if kind not in (Kind.NUMBER, Kind.OBJECT)}}
 PLAIN = {int: "count", float: "number", str: "text", bool: "flag"}
@@ -199,6 +200,32 @@ def _kind(kind: Kind, hint: Any) -> str:
     return KINDS.get(kind) or PLAIN.get(hint) or f"object of {hint}"
 
 
+def for_each_field(text: str) -> Iterator[tuple[str, Field]]:
+    """Iterate over the fields that a page lists, each with its command."""
+    command = None
+    for line in text.splitlines():
+        heading = re.fullmatch(r"(#+) (?:`([^`]+)`)?.*", line)
+        if heading:
+            command = heading[2] if heading[1] == "###" else None
+        elif command and line.startswith("| `"):
+            yield command, _field_in(line)
+
+
+def words_of(field: Field) -> Sequence[str]:
+    """Return the closed list that a field's values are of; none where there is no such list."""
+    closed = field.kind.startswith(("word", "named counts"))
+    return list(dict.fromkeys(re.findall(r"`([^`]+)`", field.meaning))) if closed else []
+
+
+def _add_to_kept(text: str) -> None:
+    """Add fields that are new to the list of what is kept; nothing in it changes."""
+    known = {tuple(line.split("\t")[:2]) for line in KEPT.read_text(encoding="utf-8").splitlines()}
+    with KEPT.open("a", encoding="utf-8") as file:
+        for command, field in for_each_field(text):
+            if (command, field.path) not in known:
+                file.write("\t".join((command, field.path, field.kind, ",".join(words_of(field)))) + "\n")
+
+
 def main() -> int:
     """Write the page, or compare it."""
     if sys.argv[1:] == ["--check"]:
@@ -206,7 +233,9 @@ def main() -> int:
         if not same:
             print("docs/json.md is not what python3 docs/make_json.py writes", file=sys.stderr)
         return 0 if same else 1
-    PAGE.write_text(page(), encoding="utf-8")
+    text = page()
+    PAGE.write_text(text, encoding="utf-8")
+    _add_to_kept(text)
     return 0
 
 

@@ -18,44 +18,7 @@ from tests.support.jestages import STALL, JeBoard
 from tests.support.jestages import get as get_jemalloc
 
 DOCUMENT = (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
-COMMANDS = (
-    "triage",
-    "rss",
-    "glibc arenas",
-    "glibc heaps",
-    "glibc chunks",
-    "glibc bins",
-    "glibc tcache",
-    "glibc mmapped",
-    "glibc check",
-    "glibc trim",
-    "jemalloc arenas",
-    "jemalloc bins",
-    "jemalloc extents",
-    "jemalloc large",
-    "jemalloc tcache",
-    "jemalloc decay",
-    "jemalloc check",
-    "blocks summary",
-    "blocks list",
-    "blocks at",
-    "blocks types",
-    "blocks leaks",
-    "blocks refs",
-    "blocks path",
-    "blocks retained",
-    "walklist",
-    "listcount",
-    "listprint",
-    "slabskew",
-    "lockwait",
-    "shapes list",
-    "shapes show",
-    "shapes guess",
-    "shapes save",
-    "breakpoints",
-    "commands",
-)
+COMMANDS = tuple(spec.name for spec in catalogue.COMMANDS if not spec.raw)
 # Commands that want an expression: asked for a table of hash_tables.
 _CHAIN = "stale_cache->array[0]->lru_start lru_next"
 STRUCTURES = {
@@ -559,7 +522,3 @@ def test_every_kind_of_finding_is_documented():
                     named.update(strings(tables[kind.value.id]))
     assert named == kinds_under("Kinds of findings")
     assert named == set(re.findall(r"`([^`]+)`", FIELDS["triage"]["findings[].kind"].meaning))
-
-
-def test_every_command_has_a_section():
-    assert {spec.name for spec in catalogue.COMMANDS if not spec.raw} == set(COMMANDS)
