@@ -6,7 +6,8 @@ command is about from the table of commands.
 
 A line ``{{fields MODULE:CLASS …}}`` in ``json.in`` becomes the table of what these dataclasses hold. Words behind them:
 ``FIELD=MODULE:CLASS`` names the rows of a table that its annotation does not, ``only=FIELD,…`` leaves the other fields
-out. Lines of a table that follow replace those of the same field, for what one command alone has to say.
+out. Lines of a table that follow replace those of the same field, for what one command alone has to say; ``{{kinds}}``
+in them is the kinds of all findings.
 
 A field's meaning is its ``:param NAME:`` in the docstring of its class, or of one above. Its kind follows from the
 declaration and the annotation, unless ``:type NAME:`` says more, such as ``word`` (of a closed list) or ``signed``.
@@ -58,7 +59,14 @@ class Field(NamedTuple):
 
 def page() -> str:
     """Return what ``json.md`` is to hold."""
-    return "\n".join(_lines(SOURCE.read_text(encoding="utf-8").split("\n")))
+    source = SOURCE.read_text(encoding="utf-8")
+    return "\n".join(_lines(source.replace("{{kinds}}", ", ".join(_kinds_of_findings(source))).split("\n")))
+
+
+def _kinds_of_findings(source: str) -> Sequence[str]:
+    """Return the kinds that the table of them lists."""
+    table = source.partition("\n## Kinds of findings\n")[2].partition("\n## ")[0]
+    return [kind for line in table.splitlines() for kind in re.findall(r"`[^`]+`", line.split(" | ")[0])]
 
 
 def _lines(source: Sequence[str]) -> Iterator[str]:

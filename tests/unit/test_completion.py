@@ -2,10 +2,11 @@
 
 import pytest
 
+from gdbext.arguments import COMMON_OPTIONS
 from gdbext.catalogue import BLOCK_STATES, find_command
 from gdbext.completion import offer
 
-OPTIONS = ["--json", "--limit", "--bytes", "--color", "--evidence", "--help"]
+OPTIONS = [f"--{option.name}" for option in COMMON_OPTIONS]
 
 
 @pytest.mark.parametrize(

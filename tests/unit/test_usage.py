@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from gdbext.arguments import COMMON_OPTIONS, Option
 from gdbext.usage import command_help
 
+SHOWN = ("json", "limit", "bytes", "color", "evidence", "help")
 SPEC = SimpleNamespace(
     name="glibc chunks",
     summary="list every chunk with its state",
@@ -15,7 +16,7 @@ SPEC = SimpleNamespace(
     options=[
         Option("state", "choice", "only chunks of STATE", choices=("in use", "top"), metavar="STATE"),
         Option("min-usable-size-of-a-chunk", "size", "only chunks of SIZE and more", default=16),
-        *COMMON_OPTIONS,
+        *(option for option in COMMON_OPTIONS if option.name in SHOWN),
     ],
     expression="[ARENA|RANGE]",
     example="glibc chunks --limit 10",
