@@ -19,7 +19,7 @@ from gdbext.wording import count_text
 
 if TYPE_CHECKING:
     from gdbext.layout.types import Type
-    from gdbext.structures.shapes.bind import BoundNode, BoundShape
+    from gdbext.structures.shapes.bind import BoundShape
     from gdbext.structures.shapes.shape import Shape
     from gdbext.structures.walk.model import Links, ListHead, ListWalk
 
@@ -94,9 +94,9 @@ def describe(walked: "ListWalk", noun: str, plural: str) -> str:
     return f"{text}, then <{end.reason.word} {end.address or 0:#x}>"
 
 
-def nodes(walked: "ListWalk", node: "BoundNode") -> Iterator[Child]:
-    """Iterate over pointers to the nodes of a chain."""
-    kind = lookup.find_type(node.node_type.name) if node.node_type is not None else None
+def nodes(walked: "ListWalk", type: "Optional[Type]") -> Iterator[Child]:
+    """Iterate over pointers to the nodes of a chain, whose type is known or None."""
+    kind = lookup.find_type(type.name) if type is not None else None
     pointer = (kind or gdb.lookup_type("void")).pointer()
     for index, address in enumerate(walked.nodes.tolist()):
         yield f"[{index}]", gdb.Value(address).cast(pointer)

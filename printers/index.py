@@ -58,7 +58,7 @@ def _part_tags() -> "frozenset[str]":
         dependencies.load()
         from gdbext.printers import tables
 
-        return frozenset(tables.find_parts())
+        return frozenset(tables.find_tables())
     except GdbextError:  # no numpy, or the process is gone: only tables are known
         return frozenset()
 

@@ -25,7 +25,7 @@ class ListPrinter(GuardedPrinter):
 
     def __init__(self, value: gdb.Value, bound: Any) -> None:
         super().__init__(value)
-        self._part = bound.part
+        self._bound = bound
 
     def line(self) -> str:
         """Return its shape and how many nodes it has."""
@@ -34,7 +34,7 @@ class ListPrinter(GuardedPrinter):
 
     def parts(self) -> Iterator[Child]:
         """Iterate over the members of a node, or over the nodes of a head."""
-        if self._part.head.first is None:
+        if self._bound.raw.list.first is None:
             return chains.members(self.value)
         head: Any = shaped.open_value(self.value, "it").structure
-        return chains.nodes(chains.walk_head(head), self._part.node)
+        return chains.nodes(chains.walk_head(head), self._bound.node_type)

@@ -21,46 +21,45 @@ from gdbext.errors import GdbextError
 from gdbext.wording import count_text
 
 if TYPE_CHECKING:
-    from gdbext.structures.shapes.bind import BoundBins
+    from gdbext.structures.shapes.bind import BoundShape
     from gdbext.structures.walk.model import BinArray, Group, Table
 
 KINDS = ("bins", "group", "probe")
 _STRETCH = 1 << 16  # bytes of bins that are read at a time
 _SECONDS = 1.0  # looking for bins that are not empty
 
-_parts: "Optional[dict[str, BoundBins]]" = None
+_by_tag: "Optional[dict[str, BoundShape]]" = None
 
 
 def find_printer(value: gdb.Value, tag: str) -> Optional[GuardedPrinter]:
     """Return the printer of a table, a bin or an entry; None where the type only has such a name."""
     if chains.find_bound(value.type, KINDS) is not None:
         return TablePrinter(value)
-    part = find_parts().get(tag)
+    bound = find_tables().get(tag)
     address = find_address(value)
-    if part is None or address is None:
+    if bound is None or address is None:
         return None
-    is_bin = tag == _tag_of(_bin_type(part))
-    return BinPrinter(value, address, part) if is_bin else EntryPrinter(value, address, part)
+    is_bin = tag == _tag_of(_bin_type(bound))
+    return BinPrinter(value, address, bound) if is_bin else EntryPrinter(value, address, bound)
 
 
-def find_parts() -> "dict[str, BoundBins]":
+def find_tables() -> "dict[str, BoundShape]":
     """Return the tables of this program that shapes name exactly, by the tags of their bins and entries."""
-    global _parts
-    if _parts is None:
-        call_when_objfiles_change(forget_parts)
-        _parts = {}
+    global _by_tag
+    if _by_tag is None:
+        call_when_objfiles_change(forget_tables)
+        _by_tag = {}
         for bound in chains.bound_shapes(("bins",)):
-            part: Any = bound.part
-            for kind in (_bin_type(part), part.node.node_type):
+            for kind in (_bin_type(bound), bound.node_type):
                 if kind is not None and kind.is_record:
-                    _parts.setdefault(_tag_of(kind), part)
-    return _parts
+                    _by_tag.setdefault(_tag_of(kind), bound)
+    return _by_tag
 
 
-def forget_parts() -> None:
+def forget_tables() -> None:
     """Look again: object files have come or gone."""
-    global _parts
-    _parts = None
+    global _by_tag
+    _by_tag = None
 
 
 class TablePrinter(GuardedPrinter):
@@ -90,9 +89,9 @@ class TablePrinter(GuardedPrinter):
 class BinPrinter(GuardedPrinter):
     """A bin of a table."""
 
-    def __init__(self, value: gdb.Value, address: int, part: "BoundBins") -> None:
+    def __init__(self, value: gdb.Value, address: int, bound: "BoundShape") -> None:
         super().__init__(value)
-        self._address, self._part = address, part
+        self._address, self._bound = address, bound
 
     def line(self) -> str:
         """Return how many entries its chain has."""
@@ -100,26 +99,30 @@ class BinPrinter(GuardedPrinter):
 
     def parts(self) -> Iterator[Child]:
         """Iterate over its entries."""
-        return chains.nodes(self._walk(), self._part.node)
+        return chains.nodes(self._walk(), self._bound.node_type)
 
     def _walk(self) -> Any:
-        start = (self._address + self._part.arrays[0].head) & shaped.read_target().abi.word_mask
-        return chains.walk(start, self._part.node.links, self._part.end == "head")
+        from gdbext.structures.shapes.opening import open_links
+
+        raw: Any = self._bound.raw
+        start = (self._address + raw.bins[0].head.offset) & shaped.read_target().abi.word_mask
+        return chains.walk(start, open_links(raw), raw.table.end == "head")
 
 
 class EntryPrinter(GuardedPrinter):
     """An entry of a table."""
 
-    def __init__(self, value: gdb.Value, address: int, part: "BoundBins") -> None:
+    def __init__(self, value: gdb.Value, address: int, bound: "BoundShape") -> None:
         super().__init__(value)
-        self._address, self._node = address, part.node
+        self._address, self._node = address, bound.raw.node
 
     def line(self) -> str:
         """Return its stored hash and key."""
         found = []
-        for name, scalar in (("hash", self._node.hash), ("key", self._node.key)):
-            if scalar is not None:
-                number = shaped.read_target().reader.uint(self._address + scalar.offset, scalar.size, name)
+        for name, path in (("hash", self._node.hash), ("key", self._node.key)):
+            if path is not None and path.form is not None:
+                size = path.form.size
+                number = shaped.read_target().reader.uint(self._address + path.offset, size, name)
                 found.append(f"{name} {number:#x}")
         return ", ".join(found) or "entry"
 
@@ -191,9 +194,9 @@ def _used_bins(table: "Table", array: "BinArray", deadline: float) -> "Iterator[
                 yield low + number, head, link
 
 
-def _bin_type(part: Any) -> Any:
-    path = part.arrays[0].array.path
-    kind = path.type if path is not None else None
+def _bin_type(bound: "BoundShape") -> Any:
+    array: Any = bound.raw.bins[0].array
+    kind = array.type
     return kind.target if kind is not None and kind.code.value in ("pointer", "array") else None
 
 

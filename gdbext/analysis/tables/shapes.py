@@ -211,7 +211,7 @@ def find_saving(target: Target, types: Types, library: Library, what: str, name:
 
 def save_report(saving: Saving, paths: Sequence[str]) -> Report:
     """Return what has been written where."""
-    bounds = [saving.bound, *_members(saving.bound)]
+    bounds = [saving.bound, *filter(None, [saving.bound.member])]
     rows = [
         SavedRow(path, name, bound.shape.kind, bound.name)
         for path, (name, _), bound in zip(paths, saving.files, bounds)
@@ -256,11 +256,6 @@ def _place(target: Target, types: Types, root: GlobalRoot) -> Root:
     address = root_addresses(target, types)(root)
     module = target.find_module(address)
     return ModuleRoot(module.path.rpartition("/")[2], address - module.base) if module else root
-
-
-def _members(bound: BoundShape) -> Sequence[BoundShape]:
-    member = getattr(bound.part, "member", None)
-    return [member] if isinstance(member, BoundShape) else []
 
 
 def _types_text(shape: Shape) -> str:

@@ -6,7 +6,7 @@ from typing import Iterator, Optional
 
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.paths import GlobalRoot
-from gdbext.structures.shapes.shape import ListPart, Paths, Quantity, Shape
+from gdbext.structures.shapes.shape import OF_OBJECT, Paths, Quantity, Shape, keys_of
 
 
 def is_anchored(shape: Shape) -> bool:
@@ -39,34 +39,23 @@ def _ends_at_object(shape: Shape) -> bool:
 
 
 def _starts(shape: Shape) -> Iterator[Paths]:
-    yield from (part.array for part in shape.bins)
-    if shape.list is not None:
-        yield shape.list.first
-    if shape.group is not None:
-        yield shape.group.array
+    for part in (*shape.bins, shape.group):
+        yield _paths(part.array if part else None)
+    yield _paths(shape.list.first if shape.list else None)
 
 
 def _read_from_object(shape: Shape) -> Iterator[Paths]:
     """Iterate over the paths that start at the object, unless they have a root."""
-    yield from _starts(shape)
     yield from shape.lets.values()
-    for bins in shape.bins:
-        yield from (_paths(bins.count), _paths(bins.stride), _paths(bins.segment))
-    yield from (shape.table.list_first, _paths(shape.table.entries), shape.table.lock)
-    yield _paths(shape.node.key_size)
-    if shape.node.element_type is None:  # else it is a member of that
-        yield _paths(shape.node.element)
-    for head in (shape.list, shape.lru.head if shape.lru else None):
-        yield from _read_by_head(head) if head is not None else ()
-    if shape.group is not None:
-        yield from (_paths(shape.group.count), _paths(shape.group.stride))
+    for part in (*shape.bins, shape.table, shape.node, shape.list, shape.lru, shape.group):
+        for key in keys_of(type(part)) if part else ():
+            # With a type of its own the element's place is a member of that.
+            typed = key.name == "element" and shape.node.element_type is not None
+            if key.bind in OF_OBJECT and not typed:
+                yield _paths(getattr(part, key.name))
 
 
-def _read_by_head(head: ListPart) -> Iterator[Paths]:
-    yield from (head.first, head.stop, head.last, _paths(head.entries))
-
-
-def _paths(quantity: Optional[Quantity]) -> Paths:
+def _paths(quantity: "Optional[Quantity[Paths]]") -> Paths:
     return quantity if isinstance(quantity, tuple) else ()
 
 

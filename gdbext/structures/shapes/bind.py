@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Mapping, Optional, Sequence, Union
+from typing import Any, Optional, Sequence, Union
 
 from gdbext.abi import Abi
 from gdbext.debuginfo import Types
@@ -18,202 +18,42 @@ from gdbext.layout.types import Code, Type
 from gdbext.structures.shapes.declared import Layered, declare_types
 from gdbext.structures.shapes.expressions import Expression
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.paths import BoundPath, GlobalRoot, Path, for_each_ending, parse_path
+from gdbext.structures.shapes.paths import BoundPath, Form, GlobalRoot, Path, for_each_ending, parse_path
 from gdbext.structures.shapes.shape import (
+    Amount,
     BinsPart,
+    LinkPart,
     ListPart,
     LruPart,
     Paths,
     Quantity,
+    RawShape,
     Shape,
     SlotFieldPart,
+    keys_of,
 )
-from gdbext.structures.walk.model import NUMBER_SIZES, Links, Scalar
-
-Amount = Union[int, Expression, BoundPath]  # a number that is known, computed over the lets, or read
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where something stands: at the end of a path, or where a pointer there leads to.
-
-    :param embedded: at the path's end itself.
-    :param amount: an expression that gives the address, instead of the path.
-    """
-
-    path: Optional[BoundPath]
-    embedded: bool = False
-    amount: Optional[Expression] = None
-
-
-@dataclass(frozen=True)
-class BoundNode:
-    """``[node]`` and ``[link]``.
-
-    :param mangled: what to try, in order; ``links`` has the first.
-    :param element: bytes from the element's start to the node.
-    :param content: bytes from the node's start to the element, where that is the way round.
-    :param type: name of the element's type, or None.
-    :param node_type: the node's own, where it is known.
-    """
-
-    links: Links
-    mangled: tuple[bool, ...] = (False,)
-    hash: Optional[Scalar] = None
-    key: Optional[Scalar] = None
-    key_is: str = "pointer"
-    key_size: Amount = 0
-    element: Amount = 0
-    type: Optional[str] = None
-    node_type: Optional[Type] = field(default=None, compare=False)
-    content: Amount = 0
-    key_length: Optional[Scalar] = None
-
-
-@dataclass(frozen=True)
-class BoundHead:
-    """``[list]``.
-
-    :param first: the link that holds the first node; None: the object is itself the first node.
-    :param stop: the node that ends a circular list; None: the object itself.
-    """
-
-    first: Optional[BoundPath]
-    end: str
-    stop: Optional[Place]
-    last: Optional[BoundPath]
-    last_is_link: bool
-    entries: Optional[Amount]
-
-
-@dataclass(frozen=True)
-class BoundList:
-    """A list."""
-
-    head: BoundHead
-    node: BoundNode
-
-
-@dataclass(frozen=True)
-class BoundArray:
-    """One ``[[bins]]``.
-
-    :param head: bytes from a bin's start to its head link; ``stop`` likewise to the node that ends a circular chain.
-    """
-
-    array: Place
-    count: Amount
-    stride: Amount
-    head: int
-    length: Optional[Scalar]
-    bin_of: Optional[Expression]
-    segment: Amount
-    when: Optional[Expression]
-    stop: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class BoundBins:
-    """A chained table; see ``model.Table``.
-
-    :param lru_node: how the second list's links lead on.
-    """
-
-    arrays: tuple[BoundArray, ...]
-    node: BoundNode
-    end: str
-    list_first: Optional[BoundPath]
-    entries: Optional[Amount]
-    rehashing: Optional[Expression]
-    lock: Optional[BoundPath]
-    bin_lock: Optional[int]
-    lru: Optional[BoundHead]
-    lru_node: Optional[BoundNode]
-
-
-@dataclass(frozen=True)
-class BoundGroup:
-    """A group of tables.
-
-    :param indirect: the array holds pointers to them.
-    """
-
-    array: Place
-    count: Amount
-    indirect: bool
-    stride: Amount
-    slab_of: Optional[Expression]
-    member: "BoundShape"
-
-
-@dataclass(frozen=True)
-class BoundSlotField:
-    """One ``[probe.fields.NAME]``."""
-
-    array: Place
-    stride: Amount
-    at: Amount
-    size: Amount
-    signed: bool
-    bits: Optional[tuple[int, int]]
-    per: Amount
-
-
-@dataclass(frozen=True)
-class BoundProbe:
-    """An open-addressing table; see ``model.ProbeTable``."""
-
-    slots: Amount
-    fields: Mapping[str, BoundSlotField]
-    occupied: Expression
-    home: Optional[Expression]
-    distance: Optional[Expression]
-    step: str
-    hash: Optional[str]
-    key: Optional[str]
-    entries: Optional[Amount]
-    element_type: Optional[str]
-
-
-@dataclass(frozen=True)
-class BoundTree:
-    """A binary tree; see ``model.TreeRoot``."""
-
-    root: BoundPath
-    left: int
-    right: int
-    parent: Optional[int]
-    header: Optional[Place]
-    leftmost: Optional[BoundPath]
-    rightmost: Optional[BoundPath]
-    sentinel: Optional[Amount]
-    mask: int
-    alignment: int
-    entries: Optional[Amount]
-    element: Amount
-    element_type: Optional[str]
-    content: Amount = 0
-
-
-BoundPart = Union[BoundList, BoundBins, BoundGroup, BoundProbe, BoundTree]
+from gdbext.structures.walk.model import NUMBER_SIZES
 
 
 @dataclass(frozen=True)
 class BoundShape:
     """A shape in offsets.
 
+    :param shape: as it is written.
     :param type: of the objects that it fits; None where nothing declares one.
-    :param lets: what expressions may use besides ``word``.
+    :param raw: the same in offsets: paths within a node, a bin or a slot have one, numbers say their size.
     :param types_from: ``debug info``, ``declarations`` (the shape's own) or ``offsets`` (none were needed).
+    :param node_type: of a list's or table's nodes, where it is known.
+    :param member: of a group: the shape of its tables.
     """
 
     shape: Shape
     abi: Abi
     type: Optional[Type]
-    lets: Mapping[str, BoundPath]
-    part: BoundPart
+    raw: RawShape
     types_from: str
-    valid: Optional[Expression] = field(default=None)
+    node_type: Optional[Type] = field(default=None, compare=False)
+    member: Optional["BoundShape"] = None
 
     @property
     def name(self) -> str:
@@ -242,17 +82,19 @@ class _Binder:
         self.shape = shape
         self.library = library
         self.abi = abi
-        self.debug: Types = types
         self.declared = declare_types(shape.structs, abi)
         self.types: Types = Layered(types, self.declared)
         self.type = self._complete(type) if type is not None else self._declared_type()
+        self.node_type: Optional[Type] = None
+        self.member: Optional[BoundShape] = None
         self.named = False  # whether any type was needed
 
     def bind(self) -> BoundShape:
         shape = self.shape
         lets = {name: self._number_path(f"let.{name}", paths) for name, paths in shape.lets.items()}
-        part = getattr(self, f"_bind_{shape.kind}")()
-        return BoundShape(shape, self.abi, self.type, lets, part, self._types_from(), shape.valid)
+        parts = getattr(self, f"_bind_{shape.kind}")()
+        raw: Any = replace(shape, types=(), needs=(), structs=(), **{**parts, "lets": lets})
+        return BoundShape(shape, self.abi, self.type, raw, self._types_from(), self.node_type, self.member)
 
     def _types_from(self) -> str:
         if not self.named:
@@ -260,189 +102,159 @@ class _Binder:
         mine = self.type is not None and self.declared.find_type(self.type.tag) is self.type
         return "declarations" if mine else "debug info"
 
+    def _part(self, name: str, part: Any, inner: Optional[Type] = None, **known: Any) -> Any:
+        """Bind the keys that a part declares, besides those that are known.
+
+        :param name: of the part, for errors.
+        :param inner: of its node or bin, which paths that do not start at the object start at.
+        """
+        for key in keys_of(type(part)):
+            value = getattr(part, key.name)
+            if key.bind and key.name not in known and value is not None:
+                known[key.name] = getattr(self, f"_{key.bind}")(f"{name}.{key.name}", value, inner)
+        return replace(part, **known)
+
     # -- the kinds
 
-    def _bind_list(self) -> BoundList:
-        part = self.shape.list
-        assert part is not None
-        head, node_type = self._head("list", part)
-        return BoundList(head, self._node(node_type))
+    def _bind_list(self) -> "dict[str, Any]":
+        assert self.shape.list is not None
+        head, node_type = self._head("list", self.shape.list)
+        return {"list": self._part("list", self.shape.list, first=head), **self._chain(node_type)}
 
-    def _bind_bins(self) -> BoundBins:
-        shape, table = self.shape, self.shape.table
-        arrays, bin_type, node_type = [], None, None
-        for at, part in enumerate(shape.bins):
-            array, this_bin, this_node = self._array(part)
-            arrays.append(array)
-            if at == 0:
-                bin_type, node_type = this_bin, this_node
-        node = self._node(node_type)
-        lru = self._lru(shape.lru, node_type, node) if shape.lru else (None, None)
-        return BoundBins(
-            tuple(arrays),
-            node,
-            table.end,
-            self._find_path("table.list_first", table.list_first),
-            self._find_amount("table.entries", table.entries),
-            table.rehashing,
-            self._find_path("table.lock", table.lock),
-            self._offset("table.bin_lock", table.bin_lock, bin_type) if table.bin_lock else None,
-            *lru,
-        )
+    def _bind_bins(self) -> "dict[str, Any]":
+        shape = self.shape
+        rows = [self._array(part) for part in shape.bins]
+        _, bin_type, node_type = rows[0]
+        return {
+            "bins": tuple(array for array, _, _ in rows),
+            **self._chain(node_type),
+            "lru": self._lru(shape.lru, node_type) if shape.lru else None,
+            "table": self._part("table", shape.table, bin_type),
+        }
 
-    def _bind_group(self) -> BoundGroup:
+    def _bind_group(self) -> "dict[str, Any]":
         part = self.shape.group
         assert part is not None
-        array = self._path("group.array", part.array, self.type)
-        place, item = self._place("group.array", array), _item(array)
-        member_type = item.target if part.indirect and item else item
-        return BoundGroup(
-            place,
-            self._amount("group.count", part.count),
-            part.indirect,
-            self._stride("group.stride", part.stride, None if part.indirect else item, part.indirect),
-            part.slab_of,
-            self._member(part.of, member_type),
-        )
+        array = self._place("group.array", part.array or ())
+        item = _item(array)
+        item_size = None if part.indirect else item
+        stride = self._stride("group.stride", part.stride, item_size, part.indirect)
+        self.member = self._member(part.of, item.target if part.indirect and item else item)
+        return {"group": self._part("group", part, array=array, stride=stride)}
 
-    def _bind_probe(self) -> BoundProbe:
+    def _bind_probe(self) -> "dict[str, Any]":
         part = self.shape.probe
         assert part is not None
-        return BoundProbe(
-            self._amount("probe.slots", part.slots),
-            {name: self._slot_field(f"probe.fields.{name}", row) for name, row in part.fields.items()},
-            part.occupied,
-            part.home,
-            part.distance,
-            part.step,
-            part.hash,
-            part.key,
-            self._find_amount("probe.entries", part.entries),
-            self._named(part.element_type),
-        )
+        rows = {name: self._slot_field(f"probe.fields.{name}", row) for name, row in part.fields.items()}
+        element_type = self._named(part.element_type)
+        return {"probe": self._part("probe", part, fields=rows, element_type=element_type)}
 
-    def _bind_tree(self) -> BoundTree:
+    def _bind_tree(self) -> "dict[str, Any]":
         part = self.shape.tree
         assert part is not None
-        root = self._pointer("tree.root", part.root, self.type)
+        root = self._pointer("tree.root", part.root or ())
         node = self._node_type(part.node_type, root.type.target if root.type else None)
-        header = self._path("tree.header", part.header, self.type) if part.header else None
-        element, element_type = self._element("tree", part.element, part.element_type)
-        return BoundTree(
-            root,
-            self._offset("tree.left", part.left, node),
-            self._offset("tree.right", part.right, node),
-            self._offset("tree.parent", part.parent, node) if part.parent else None,
-            self._place("tree.header", header) if header else None,
-            self._find_path("tree.leftmost", part.leftmost),
-            self._find_path("tree.rightmost", part.rightmost),
-            self._find_amount("tree.sentinel", part.sentinel),
-            part.mask,
-            self.abi.pointer_size,
-            self._find_amount("tree.entries", part.entries),
-            element,
-            element_type or (node.name if node else None),
-            self._content("tree", part.content, node),
-        )
+        element, type = self._element("tree", part.element, part.element_type)
+        known = {"element": element, "element_type": type or (node.name if node else None)}
+        return {"tree": self._part("tree", part, node, root=root, node_type=None, **known)}
 
     # -- their parts
 
-    def _head(self, key: str, part: ListPart) -> "tuple[BoundHead, Optional[Type]]":
-        stop = self._path(f"{key}.stop", part.stop, self.type) if part.stop else None
-        first, node_type = None, self.type
+    def _head(self, key: str, part: "ListPart[Paths]") -> "tuple[Optional[BoundPath], Optional[Type]]":
+        """Return the link to the first node, None where that is the object itself, and the node's type."""
         if not part.is_node:
-            first = self._pointer(f"{key}.first", part.first, self.type)
-            node_type = first.type.target if first.type else None
-        elif part.end == "head" and stop is None:
+            first = self._pointer(f"{key}.first", part.first or ())
+            return first, first.type.target if first.type else None
+        if part.end == "head" and part.stop is None:
             raise ShapeError(f"{key}.first is self, so end cannot be head", "name the link, as in next")
-        head = BoundHead(
-            first,
-            part.end,
-            self._place(f"{key}.stop", stop) if stop else None,
-            self._find_path(f"{key}.last", part.last),
-            part.last_is == "link",
-            self._find_amount(f"{key}.entries", part.entries),
-        )
-        return head, node_type
+        return None, self.type
 
-    def _array(self, part: BinsPart) -> "tuple[BoundArray, Optional[Type], Optional[Type]]":
-        path = self._path("bins.array", part.array, self.type)
-        place, item = self._place("bins.array", path), _item(path)
+    def _chain(self, head_type: Optional[Type]) -> "dict[str, Any]":
+        """Bind ``[node]`` and ``[link]``."""
+        part, link = self.shape.node, self.shape.link
+        type = self.node_type = self._node_type(part.type, head_type)
+        next_paths = part.next or self._found("node.find", part.find, type, None)
+        prev_paths = part.prev or self._found("node.find_prev", part.find_prev, type, next_paths[0])
+        written = replace(part, type=None, find=(), find_prev=(), next=next_paths, prev=prev_paths or None)
+        element, element_type = self._element("node", part.element, part.element_type)
+        named = element_type or self._node_name(type)
+        node = self._part("node", written, type, element=element, element_type=named)
+        return {"node": node, "link": self._rules(link, type)}
+
+    def _rules(self, link: LinkPart, type: Optional[Type]) -> LinkPart:
+        return replace(
+            link,
+            sentinels=tuple(value & self.abi.word_mask for value in link.sentinels),
+            forbidden=tuple(value & self.abi.word_mask for value in link.forbidden),
+            alignment=link.alignment or (self.abi.pointer_size if type else 1),
+        )
+
+    def _lru(self, part: "LruPart[Paths]", node_type: Optional[Type]) -> "LruPart[BoundPath]":
+        first, found = self._head("lru", part)
+        node_type = self._node_type(self.shape.node.type, node_type or found)
+        return self._part("lru", part, node_type, first=first)  # type: ignore[no-any-return]
+
+    def _array(self, part: "BinsPart[Paths]") -> "tuple[BinsPart[BoundPath], Optional[Type], Optional[Type]]":
+        """Bind an array of bins; return also the types of a bin and of a node."""
+        array = self._place("bins.array", part.array or ())
+        item = _item(array)
         bin_type = self._complete(item.target if part.segment and item else item)
         head, node_type = self._bin_head(part, bin_type)
-        array = BoundArray(
-            place,
-            self._count(part, path),
-            self._stride("bins.stride", part.stride, bin_type),
-            head,
-            self._scalar("bins.length", part.length, bin_type) if part.length else None,
-            part.bin_of,
-            self._amount("bins.segment", part.segment),
-            part.when,
-            self._offset("bins.stop", part.stop, bin_type) if part.stop else None,
-        )
-        return array, bin_type, node_type
+        count, stride = self._count(part, array), self._stride("bins.stride", part.stride, bin_type)
+        row = self._part("bins", part, bin_type, array=array, count=count, stride=stride, head=head)
+        return row, bin_type, node_type
 
-    def _bin_head(self, part: BinsPart, bin_type: Optional[Type]) -> "tuple[int, Optional[Type]]":
+    def _bin_head(
+        self, part: "BinsPart[Paths]", bin_type: Optional[Type]
+    ) -> "tuple[BoundPath, Optional[Type]]":
         path = self._path("bins.head", part.head or (parse_path("self"),), bin_type)
         if len(path.offsets) != 1 or path.root is not None:
             raise ShapeError("bins.head must be in the bin itself")
         kind = path.type
         if kind is None or kind.code is Code.POINTER:
-            return path.offsets[0], kind.target if kind else None
+            return _within(path), kind.target if kind else None
         if self.shape.table.end == "head" and kind.is_record:
-            return path.offsets[0], kind
+            return _within(path), kind
         raise ShapeError(f"bins.head: {kind.name} is no pointer", "name the link that holds the first node")
 
-    def _count(self, part: BinsPart, path: BoundPath) -> Amount:
+    def _count(self, part: "BinsPart[Paths]", path: BoundPath) -> Amount:
         if part.count is not None:
             return self._amount("bins.count", part.count)
         if path.type is not None and path.type.length:
             return path.type.length
         raise ShapeError("bins.count is missing", "only an array of known length counts itself")
 
-    def _lru(
-        self, part: LruPart, node_type: Optional[Type], node: BoundNode
-    ) -> "tuple[BoundHead, BoundNode]":
-        head, found = self._head("lru", part.head)
-        node_type = self._node_type(self.shape.node.type, node_type or found)
-        links = replace(
-            node.links,
-            next=self._link("lru.next", part.next, node_type),
-            prev=self._link("lru.prev", part.prev, node_type) if part.prev else None,
-            prev_is_link=part.prev_is == "link",
-            mangled=False,
-        )
-        return head, replace(node, links=links, mangled=(False,))
-
-    def _slot_field(self, key: str, part: SlotFieldPart) -> BoundSlotField:
+    def _slot_field(self, key: str, part: "SlotFieldPart[Paths]") -> "SlotFieldPart[BoundPath]":
         place, item = self._slot_array(f"{key}.array", part.array)
-        at: Amount
-        scalar = None
-        if isinstance(part.at, tuple):
-            scalar = self._scalar(f"{key}.at", part.at, item)
-            at = scalar.offset
-        else:
-            at = part.at
-        known = scalar or (Scalar(0, item.size, item.signed) if item and item.size in NUMBER_SIZES else None)
-        size = self._find_amount(f"{key}.size", part.size)
-        return BoundSlotField(
-            place,
-            self._stride(f"{key}.stride", part.stride, item),
-            at,
-            size if size is not None else (known.size if known else self.abi.pointer_size),
-            part.signed or (size is None and bool(known and known.signed)),
-            known.bits if known else None,
-            self._amount(f"{key}.per", part.per),
+        at: "Union[Amount, Paths]" = part.at
+        found = Form(item.size, item.signed) if item and item.size in NUMBER_SIZES else None
+        if isinstance(at, tuple):
+            path = self._scalar(f"{key}.at", at, item)
+            at, found = path.offset, path.form
+        form = found or Form(self.abi.pointer_size)
+        size = None if part.size is None else self._amount(f"{key}.size", part.size)
+        signed = part.signed or (size is None and form.signed)
+        if form.bits is None:
+            size = form.size if size is None else size
+        elif isinstance(at, int):
+            at = BoundPath((at,), Form(size if isinstance(size, int) else form.size, signed, form.bits))
+            size = None if isinstance(size, int) else size
+        return SlotFieldPart(
+            array=place,
+            stride=self._stride(f"{key}.stride", part.stride, item),
+            at=at,
+            size=size,
+            signed=signed,
+            per=self._amount(f"{key}.per", part.per or 1),
         )
 
-    def _slot_array(self, key: str, array: Quantity) -> "tuple[Place, Optional[Type]]":
+    def _slot_array(self, key: str, array: "Optional[Quantity[Paths]]") -> "tuple[Amount, Optional[Type]]":
         if isinstance(array, Expression):
-            return Place(None, amount=array), None
-        if isinstance(array, int):
+            return array, None
+        if not isinstance(array, tuple):
             raise ShapeError(f"{key} must be a path or an expression over names of [let]")
-        path = self._path(key, array, self.type)
-        return self._place(key, path), self._complete(_item(path))
+        place = self._place(key, array)
+        return place, self._complete(_item(place))
 
     def _member(self, name: str, type: Optional[Type]) -> BoundShape:
         shape = self.library.find_shape(name)
@@ -451,39 +263,6 @@ class _Binder:
         if shape.kind == "group":
             raise ShapeError(f"group.of: {name} is a group itself")
         return bind(shape, type, self.types, self.library, self.abi)
-
-    def _node(self, head_type: Optional[Type]) -> BoundNode:
-        part, link = self.shape.node, self.shape.link
-        type = self._node_type(part.type, head_type)
-        next_paths = part.next or self._found("node.find", part.find, type, None)
-        prev_paths = part.prev or self._found("node.find_prev", part.find_prev, type, next_paths[0])
-        links = Links(
-            self._link("node.next", next_paths, type),
-            self._link("node.prev", prev_paths, type) if prev_paths else None,
-            part.prev_is == "link",
-            **{
-                name: getattr(link, name)
-                for name in ("mask", "xor", "relative", "end_bits", "leaf_bits")
-            },
-            sentinels=tuple(value & self.abi.word_mask for value in link.sentinels),
-            mangled=link.mangled[0],
-            forbidden=tuple(value & self.abi.word_mask for value in link.forbidden),
-            alignment=link.alignment or (self.abi.pointer_size if type else 1),
-        )
-        element, element_type = self._element("node", part.element, part.element_type)
-        return BoundNode(
-            links,
-            link.mangled,
-            self._scalar("node.hash", part.hash, type) if part.hash else None,
-            self._key(part.key, type) if part.key else None,
-            part.key_is,
-            self._key_size(type),
-            element,
-            element_type or self._node_name(type),
-            type,
-            self._content("node", part.content, type),
-            self._scalar("node.key_length", part.key_length, type) if part.key_length else None,
-        )
 
     def _node_name(self, type: Optional[Type]) -> Optional[str]:
         """Return the elements' type where nothing names it: the node's, unless it stands inside something else."""
@@ -510,7 +289,7 @@ class _Binder:
             raise ShapeError(f"{key}: {type.name} has no member {' or '.join(names)}")
         return (parse_path(found[0]),)
 
-    def _link(self, key: str, paths: Paths, type: Optional[Type]) -> int:
+    def _link(self, key: str, paths: Paths, type: Optional[Type]) -> BoundPath:
         path = self._path(key, paths, type)
         scalar = path.find_scalar(self.abi.pointer_size)
         if scalar is None:
@@ -519,44 +298,43 @@ class _Binder:
         if (path.form is None and path.type is not None) or (path.form is not None and not wide):
             shown = path.type.name if path.type else f"{scalar.size} bytes"
             raise ShapeError(f"{key}: {shown} is no pointer")
-        return scalar.offset
+        return _within(path)
 
-    def _key(self, paths: Paths, type: Optional[Type]) -> Scalar:
+    def _node_key(self, key: str, paths: Paths, type: Optional[Type]) -> BoundPath:
         """Return where the key stands; one that is no number counts from its first byte."""
-        path = self._path("node.key", paths, type)
-        scalar = path.find_scalar(self.abi.pointer_size)
-        if scalar is None:
+        path = self._path(key, paths, type)
+        if path.find_scalar(self.abi.pointer_size) is None:
             raise ShapeError("node.key must be in the node itself")
         if path.form is None and path.type is not None and self.shape.node.key_is not in ("inline",):
             raise ShapeError(
                 f"node.key: {path.type.name} is no number", 'key_is = "inline" compares its bytes'
             )
-        return scalar
+        return _within(path, path.form or Form(self.abi.pointer_size))
 
-    def _key_size(self, type: Optional[Type]) -> Amount:
+    def _key_size(self, key: str, size: "Quantity[Paths]", type: Optional[Type]) -> Amount:
         part = self.shape.node
-        if part.key_is == "inline" and part.key_size == 0 and part.key:
+        if part.key_is == "inline" and size == 0 and part.key:
             path = self._path("node.key", part.key, type)
             return path.type.size if path.type else path.form.size if path.form else 0
-        return self._amount("node.key_size", part.key_size)
+        return self._amount(key, size)
 
-    def _element(self, key: str, element: Quantity, name: Optional[str]) -> "tuple[Amount, Optional[str]]":
+    def _element(
+        self, key: str, element: "Quantity[Paths]", name: Optional[str]
+    ) -> "tuple[Amount, Optional[str]]":
         """Return where in the element the node stands: a member of its type, or a number of the object."""
         expanded = self._named(name)
         type = self.types.find_type(expanded) if expanded else None
         if isinstance(element, tuple) and type is not None:
             named = tuple(path for path in element if any(step.kind == "name" for step in path.steps))
             try:
-                return self._offset(f"{key}.element", named, type), type.name
+                return self._offset(f"{key}.element", named, type).offset, type.name
             except ShapeError:
                 pass  # a number of the object after all; that tells what is missing
         return self._amount(f"{key}.element", element), type.name if type else expanded
 
-    def _content(self, key: str, content: Optional[Quantity], type: Optional[Type]) -> Amount:
+    def _content(self, key: str, content: "Quantity[Paths]", type: Optional[Type]) -> Amount:
         """Return where in the node the element stands: a member of the node, or a number."""
-        if isinstance(content, tuple):
-            return self._offset(f"{key}.content", content, type)
-        return 0 if content is None else content
+        return self._offset(key, content, type).offset if isinstance(content, tuple) else content
 
     # -- types
 
@@ -618,8 +396,8 @@ class _Binder:
         found = self.types.find_global(path.root.name)
         return found.type if found else None
 
-    def _find_path(self, key: str, paths: Paths) -> Optional[BoundPath]:
-        return self._path(key, paths, self.type) if paths else None
+    def _object_path(self, key: str, paths: Paths, inner: Optional[Type] = None) -> BoundPath:
+        return self._path(key, paths, self.type)
 
     def _number_path(self, key: str, paths: Paths) -> BoundPath:
         path = self._path(key, paths, self.type)
@@ -627,45 +405,43 @@ class _Binder:
             raise ShapeError(f"{key}: {path.type.name} is no number")
         return path
 
-    def _pointer(self, key: str, paths: Paths, type: Optional[Type]) -> BoundPath:
-        path = self._path(key, paths, type)
+    def _pointer(self, key: str, paths: Paths, inner: Optional[Type] = None) -> BoundPath:
+        path = self._path(key, paths, self.type)
         if path.address or path.type is None or path.type.code is Code.POINTER:
             return path
         raise ShapeError(f"{key}: {path.type.name} is no pointer")
 
-    def _place(self, key: str, path: BoundPath) -> Place:
+    def _place(self, key: str, paths: Paths, inner: Optional[Type] = None) -> BoundPath:
+        """Return a path that is read as the address of what stands there, or of what a pointer there leads to."""
+        path = self._path(key, paths, self.type)
         type = path.type
-        if path.address or type is None or type.code is Code.POINTER:
-            return Place(path, path.address)
-        if type.code is Code.ARRAY or type.is_record:
-            return Place(path, True)
+        if path.address or (type is not None and (type.code is Code.ARRAY or type.is_record)):
+            return replace(path, address=True, form=None)
+        if type is None or type.code is Code.POINTER:
+            return path
         raise ShapeError(f"{key}: {type.name} leads nowhere", "a pointer, an array or a structure is wanted")
 
-    def _scalar(self, key: str, paths: Paths, type: Optional[Type]) -> Scalar:
+    def _scalar(self, key: str, paths: Paths, type: Optional[Type]) -> BoundPath:
         path = self._path(key, paths, type)
-        scalar = path.find_scalar(self.abi.pointer_size)
-        if scalar is None:
+        if path.find_scalar(self.abi.pointer_size) is None:
             raise ShapeError(f"{key}: {path.text} is not in the structure itself")
         if path.form is None and path.type is not None:
             raise ShapeError(f"{key}: {path.type.name} is no number")
-        return scalar
+        return _within(path, path.form or Form(self.abi.pointer_size))
 
-    def _offset(self, key: str, paths: Paths, type: Optional[Type]) -> int:
+    def _offset(self, key: str, paths: Paths, type: Optional[Type]) -> BoundPath:
         path = self._path(key, paths, type)
         if path.root is not None or len(path.offsets) != 1:
             raise ShapeError(f"{key}: {path.text} is not in the structure itself")
-        return path.offsets[0]
+        return _within(path)
 
     # -- amounts
 
-    def _amount(self, key: str, quantity: Quantity) -> Amount:
+    def _amount(self, key: str, quantity: "Quantity[Paths]", inner: Optional[Type] = None) -> Amount:
         return self._number_path(key, quantity) if isinstance(quantity, tuple) else quantity
 
-    def _find_amount(self, key: str, quantity: Optional[Quantity]) -> Optional[Amount]:
-        return None if quantity is None else self._amount(key, quantity)
-
     def _stride(
-        self, key: str, given: Optional[Quantity], item: Optional[Type], pointers: bool = False
+        self, key: str, given: "Optional[Quantity[Paths]]", item: Optional[Type], pointers: bool = False
     ) -> Amount:
         if given is not None:
             return self._amount(key, given)
@@ -675,6 +451,11 @@ class _Binder:
             return item.size
         hint = "without types, write bytes from one to the next; gx shapes save does, in a build with types"
         raise ShapeError(f"{key} is missing", hint)
+
+
+def _within(path: BoundPath, form: Optional[Form] = None) -> BoundPath:
+    """Return the place of a path within its structure, to be read as ``form`` if at all."""
+    return BoundPath(path.offsets, form, type=path.type)
 
 
 def _item(path: BoundPath) -> Optional[Type]:

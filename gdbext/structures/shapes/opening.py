@@ -17,22 +17,17 @@ import numpy as np
 from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, ShapeError
 from gdbext.report import Problem
-from gdbext.structures.shapes.bind import (
-    Amount,
-    BoundArray,
-    BoundBins,
-    BoundGroup,
-    BoundHead,
-    BoundList,
-    BoundNode,
-    BoundProbe,
-    BoundShape,
-    BoundSlotField,
-    BoundTree,
-    Place,
-)
+from gdbext.structures.shapes.bind import BoundShape
 from gdbext.structures.shapes.expressions import Expression
 from gdbext.structures.shapes.paths import BoundPath, GlobalRoot, Root, RootAddress
+from gdbext.structures.shapes.shape import (
+    Amount,
+    BinsPart,
+    ListPart,
+    LruPart,
+    RawShape,
+    SlotFieldPart,
+)
 from gdbext.structures.walk.chainwalk import decode_head
 from gdbext.structures.walk.model import (
     NUMBER_SIZES,
@@ -78,9 +73,21 @@ def open_shape(
 
 def check_valid(bound: BoundShape, target: Target, address: int, types: Types) -> bool:
     """Return whether a shape's ``valid`` holds for an object; errors as :func:`open_shape`."""
-    if bound.valid is None:
+    if bound.raw.valid is None:
         return True
-    return _Opening(bound, target, address, types).number("valid", bound.valid) != 0
+    return _Opening(bound, target, address, types).number("valid", bound.raw.valid) != 0
+
+
+def open_links(raw: RawShape, mangled: Optional[bool] = None) -> Links:
+    """Return how the nodes of a list or table lead on.
+
+    :param mangled: which of the shape's alternatives; None is its first.
+    """
+    node, link = raw.node, raw.link
+    assert node.next is not None
+    chosen = link.mangled[0] if mangled is None or len(link.mangled) < 2 else mangled
+    back = _offset(node.prev), node.prev_is == "link"
+    return Links(node.next.offset, *back, **{**vars(link), "mangled": chosen})
 
 
 def root_addresses(target: Target, types: Types) -> RootAddress:
@@ -115,6 +122,7 @@ class _Opening:
         self, bound: BoundShape, target: Target, address: int, types: Types, mangled: Optional[bool] = None
     ) -> None:
         self.bound = bound
+        self.raw = bound.raw
         self.target = target
         self.address = address
         self.types = types
@@ -128,21 +136,16 @@ class _Opening:
         return self.bound.type.name if self.bound.type else self.bound.name
 
     def open(self) -> Structure:
-        part = self.bound.part
-        if isinstance(part, BoundList):
-            return self._list_head("list", part.head, part.node)
-        if isinstance(part, BoundBins):
-            return self._table(part)
-        if isinstance(part, BoundGroup):
-            return self._group(part)
-        if isinstance(part, BoundProbe):
-            return self._probe_table(part)
-        return self._tree(part)
+        opened: Structure = getattr(self, f"_open_{self.raw.kind}")()
+        return opened
 
     # -- the kinds
 
-    def _list_head(self, key: str, head: BoundHead, bound: BoundNode) -> ListHead:
-        node = self._node(bound)
+    def _open_list(self) -> ListHead:
+        assert self.raw.list is not None
+        return self._list_head("list", self.raw.list, self._node())
+
+    def _list_head(self, key: str, head: "ListPart[BoundPath]", node: Node) -> ListHead:
         stop = None
         if head.end == "head":
             place = self.place(f"{key}.stop", head.stop) if head.stop else self.address
@@ -155,32 +158,36 @@ class _Opening:
             node,
             stop,
             self.read(f"{key}.last", head.last) if head.last else None,
-            head.last_is_link,
+            head.last_is == "link",
             self.find_number(f"{key}.entries", head.entries),
             self.bound.name,
         )
 
-    def _table(self, part: BoundBins) -> Table:
+    def _open_bins(self) -> Table:
+        table = self.raw.table
         arrays = [
             self._array(array)
-            for array in part.arrays
+            for array in self.raw.bins
             if array.when is None or self.number("when", array.when)
         ]
+        node = self._node()
         return Table(
             self.address or (arrays[0].address if arrays else 0),
-            self._node(part.node),
+            node,
             arrays,
-            part.end,
-            self.read("table.list_first", part.list_first) if part.list_first else 0,
-            self.find_number("table.entries", part.entries),
-            bool(self.find_number("table.rehashing", part.rehashing)),
-            self._list_head("lru", part.lru, part.lru_node) if part.lru and part.lru_node else None,
-            self.locate("table.lock", part.lock) if part.lock else None,
-            part.bin_lock,
+            table.end,
+            self.read("table.list_first", table.list_first) if table.list_first else 0,
+            self.find_number("table.entries", table.entries),
+            bool(self.find_number("table.rehashing", table.rehashing)),
+            self._list_head("lru", self.raw.lru, self._lru_node(node, self.raw.lru))
+            if self.raw.lru
+            else None,
+            self.locate("table.lock", table.lock) if table.lock else None,
+            _offset(table.bin_lock),
             self.bound.name,
         )
 
-    def _array(self, part: BoundArray) -> BinArray:
+    def _array(self, part: "BinsPart[BoundPath]") -> BinArray:
         start = self.place("bins.array", part.array)
         count = self.number("bins.count", part.count)
         stride = self.number("bins.stride", part.stride)
@@ -193,9 +200,12 @@ class _Opening:
             self._check_total("bins", count, stride)
         self._check_room("bins", start, count, 0 if segment else stride)
         rule = self._rule_of_hash(part.bin_of, count)
-        return BinArray(start, count, stride, part.head, segment, part.length, rule, part.stop)
+        head, stop = _offset(part.head) or 0, _offset(part.stop)
+        return BinArray(start, count, stride, head, segment, self._scalar(part.length), rule, stop)
 
-    def _group(self, part: BoundGroup) -> Group:
+    def _open_group(self) -> Group:
+        part = self.raw.group
+        assert part is not None
         start = self.place("group.array", part.array)
         count = self.number("group.count", part.count)
         stride = self.number("group.stride", part.stride)
@@ -203,7 +213,7 @@ class _Opening:
         if count > _MOST_TABLES:
             raise self._wrong(f"{count} tables are more than any group has")
         taken = _Taken()
-        opened = [self._member(part, index, start + index * stride, taken) for index in range(count)]
+        opened = [self._member(part.indirect, index, start + index * stride, taken) for index in range(count)]
         tables = [table for table, _ in opened]
         problems = [problem for _, problem in opened if problem is not None]
         if len(problems) > _MOST_PROBLEMS:
@@ -218,26 +228,29 @@ class _Opening:
         )
 
     def _member(
-        self, part: BoundGroup, index: int, at: int, taken: "_Taken"
+        self, indirect: bool, index: int, at: int, taken: "_Taken"
     ) -> "tuple[Walkable, Optional[Problem]]":
         """Return a table of the group, or one without bins and the problem that it has."""
-        address = at
+        address, member = at, self.bound.member
+        assert member is not None
         try:
-            if part.indirect:
+            if indirect:
                 address = self.target.reader.word(at, "table's address")
                 if not address:
                     raise ShapeError(f"its address at {at:#x} is null")
-            table = open_shape(part.member, self.target, address, self.types, self.mangled)
+            table = open_shape(member, self.target, address, self.types, self.mangled)
             assert not isinstance(table, Group)
             other = taken.take(index, table)
             if other is not None:
                 raise ShapeError(f"it has bins of table {other}")
         except (ShapeError, FaultError) as error:
-            lost = Table(address, Node(_UNKNOWN_LINKS), (), shape=part.member.name)
+            lost = Table(address, Node(_UNKNOWN_LINKS), (), shape=member.name)
             return lost, Problem("table", address, f"table {index} is left out: {error.message}")
         return table, None
 
-    def _probe_table(self, part: BoundProbe) -> ProbeTable:
+    def _open_probe(self) -> ProbeTable:
+        part = self.raw.probe
+        assert part is not None
         slots = self.number("probe.slots", part.slots)
         self._check_count("slots", slots)
         fields = {
@@ -262,26 +275,30 @@ class _Opening:
             self.bound.name,
         )
 
-    def _slot_field(self, key: str, part: BoundSlotField, slots: int) -> SlotField:
+    def _slot_field(self, key: str, part: "SlotFieldPart[BoundPath]", slots: int) -> SlotField:
         start = self.place(f"{key}.array", part.array)
+        form = part.at.form if isinstance(part.at, BoundPath) else None
         stride, per = self.number(f"{key}.stride", part.stride), self.number(f"{key}.per", part.per)
-        size, at = self.number(f"{key}.size", part.size), self.number(f"{key}.at", part.at)
+        size = form.size if form and part.size is None else self.number(f"{key}.size", part.size)
+        at = part.at.offset if isinstance(part.at, BoundPath) else self.number(f"{key}.at", part.at)
         if size not in NUMBER_SIZES or not 0 < per < _LARGEST_STEP or not 0 <= at < _LARGEST_STEP:
             raise self._wrong(f"{key} cannot be: {size} bytes at {at}, {per} slots an item")
         if not 0 < stride < _LARGEST_STEP:
             raise self._wrong(f"{stride} bytes from one of its slots to the next cannot be")
         self._check_room("slots" if per == 1 else "items", start, -(-slots // per), stride)
-        return SlotField(start, stride, Scalar(at, size, part.signed, part.bits), per)
+        return SlotField(start, stride, Scalar(at, size, part.signed, form.bits if form else None), per)
 
-    def _tree(self, part: BoundTree) -> TreeRoot:
+    def _open_tree(self) -> TreeRoot:
+        part = self.raw.tree
+        assert part is not None and part.root and part.left and part.right
         sentinel = (self.find_number("tree.sentinel", part.sentinel) or 0) & self.target.abi.word_mask
         root = self.read("tree.root", part.root) & ~part.mask & self.target.abi.word_mask
         return TreeRoot(
             self.address,
             0 if root == sentinel else root,
-            part.left,
-            part.right,
-            part.parent,
+            part.left.offset,
+            part.right.offset,
+            _offset(part.parent),
             self.place("tree.header", part.header) if part.header else None,
             sentinel,
             part.mask,
@@ -291,20 +308,30 @@ class _Opening:
             self.bound.name,
             self.read("tree.leftmost", part.leftmost) if part.leftmost else None,
             self.read("tree.rightmost", part.rightmost) if part.rightmost else None,
-            part.alignment,
+            self.bound.abi.pointer_size,
         )
 
     # -- their parts
 
-    def _node(self, part: BoundNode) -> Node:
-        links = part.links
-        if self.mangled is not None and len(part.mangled) > 1:
-            links = replace(links, mangled=self.mangled)
-        key = None
-        if part.key is not None:
-            key = Key(part.key, part.key_is, self._step("node.key_size", part.key_size), part.key_length)
+    def _node(self) -> Node:
+        part, key = self.raw.node, self._scalar(self.raw.node.key)
+        found = None
+        if key is not None:
+            size = self._step("node.key_size", part.key_size)
+            found = Key(key, part.key_is, size, self._scalar(part.key_length))
         element = self._step("node.element", part.element) - self._step("node.content", part.content)
-        return Node(links, part.hash, key, element, part.type)
+        links = open_links(self.raw, self.mangled)
+        return Node(links, self._scalar(part.hash), found, element, part.element_type)
+
+    def _lru_node(self, node: Node, part: "LruPart[BoundPath]") -> Node:
+        """Return a node of the second list: the same, with links of its own, which are never mangled."""
+        assert part.next is not None
+        back, is_link = _offset(part.prev), part.prev_is == "link"
+        links = replace(node.links, next=part.next.offset, prev=back, prev_is_link=is_link, mangled=False)
+        return replace(node, links=links)
+
+    def _scalar(self, path: Optional[BoundPath]) -> Optional[Scalar]:
+        return None if path is None else path.find_scalar(self.bound.abi.pointer_size)
 
     def _step(self, key: str, amount: Amount) -> int:
         """Return a size or a place within an element."""
@@ -331,7 +358,7 @@ class _Opening:
         return rule
 
     def _known(self, names: Iterable[str]) -> Mapping[str, int]:
-        return {name: self._let(name) for name in names if name == "word" or name in self.bound.lets}
+        return {name: self._let(name) for name in names if name == "word" or name in self.raw.lets}
 
     # -- reading
 
@@ -343,16 +370,13 @@ class _Opening:
         """Return the address of the end of a path."""
         return self._reading(key, lambda: path.locate(self.target.reader, self.address, self.roots))
 
-    def place(self, key: str, place: Place) -> int:
+    def place(self, key: str, place: Optional[Amount]) -> int:
         """Return where something stands."""
-        if place.path is None:
-            assert place.amount is not None
-            return self.number(key, place.amount) & self.target.abi.word_mask
-        found = self.locate(key, place.path) if place.embedded else self.read(key, place.path)
-        return found & self.target.abi.word_mask
+        return self.number(key, place) & self.target.abi.word_mask
 
-    def number(self, key: str, amount: Amount) -> int:
-        """Return a number."""
+    def number(self, key: str, amount: Optional[Amount]) -> int:
+        """Return a number that the shape has."""
+        assert amount is not None
         if isinstance(amount, int):
             return amount
         if isinstance(amount, Expression):
@@ -365,7 +389,7 @@ class _Opening:
 
     def _let(self, name: str) -> int:
         if name not in self._lets:
-            self._lets[name] = self.read(name, self.bound.lets[name])
+            self._lets[name] = self.read(name, self.raw.lets[name])
         return self._lets[name]
 
     def _reading(self, key: str, read: Callable[[], int]) -> int:
@@ -420,6 +444,10 @@ class _Opening:
         return ShapeError(
             f"{self.what} at {self.address:#x}: {message}", "it is no such object, uninitialised, or damaged"
         )
+
+
+def _offset(path: Optional[BoundPath]) -> Optional[int]:
+    return None if path is None else path.offset
 
 
 class _Taken:
@@ -482,4 +510,4 @@ def _spread(value: "Union[int, U64]", length: int) -> U64:
     return spread
 
 
-__all__ = ["Structure", "check_valid", "open_shape", "root_addresses"]
+__all__ = ["Structure", "check_valid", "open_links", "open_shape", "root_addresses"]

@@ -83,7 +83,7 @@ def make_list(type: Optional[Type], how: Overrides) -> Shape:
     """
     link = read_member(how.next or "")
     first: Path = SELF
-    stop: Paths = ()
+    stop: Optional[Paths] = None
     node_type = type
     if how.head is not None:
         first = read_member(how.head)
@@ -91,22 +91,24 @@ def make_list(type: Optional[Type], how: Overrides) -> Shape:
     elif how.end == "head":
         first = link
         around = find_inner(type, how)
-        stop = (parse_path(around),) if around else ()
+        stop = (parse_path(around),) if around else None
     head = ListPart((first,), "head" if how.end == "head" else "null", stop)
     inner = _inner_link(node_type, how)
     # A link to the inside of nodes does not tell their type.
-    node = NodePart(node_type.tag if node_type and inner.relative else None, next=(link,))
+    node = NodePart(type=node_type.tag if node_type and inner.relative else None, next=(link,))
     return Shape(OPTIONS, "list", OPTIONS, link=inner, node=node, list=head)
 
 
-def make_bins(bins: BinsPart, end: str, node: NodePart, link: LinkPart, how: Overrides) -> Shape:
+def make_bins(
+    bins: "BinsPart[Paths]", end: str, node: "NodePart[Paths]", link: LinkPart, how: Overrides
+) -> Shape:
     """Return the shape of an array of bins; its objects are its first bin."""
     row = replace(bins, stride=how.stride)
-    table = TablePart(how.end if how.end in ("null", "head") else end)
+    table: "TablePart[Paths]" = TablePart(how.end if how.end in ("null", "head") else end)
     return Shape(OPTIONS, "bins", OPTIONS, bins=(row,), table=table, node=node, link=link)
 
 
-def make_node(type: Optional[Type], how: Overrides) -> "tuple[NodePart, LinkPart]":
+def make_node(type: Optional[Type], how: Overrides) -> "tuple[NodePart[Paths], LinkPart]":
     """Return how ``--next`` leads on from nodes of a type."""
     return NodePart(next=(read_member(how.next or ""),)), _inner_link(type, how)
 
@@ -148,7 +150,7 @@ def _read_end(text: Optional[str]) -> Optional[int]:
         raise UsageError(f"--end: {text!r} is no end", "null, head, or a number") from None
 
 
-def _change_node(node: NodePart, how: Overrides, types: Types) -> NodePart:
+def _change_node(node: "NodePart[Paths]", how: Overrides, types: Types) -> "NodePart[Paths]":
     if how.next is not None:
         node = replace(node, next=(read_member(how.next),), find=())
     if how.prev is not None:

@@ -88,6 +88,11 @@ class BoundPath:
     type: Optional[Type] = field(default=None, compare=False)
     address: bool = False
 
+    @property
+    def offset(self) -> int:
+        """Bytes from the start of the structure that it is in, of a path that follows no pointer."""
+        return self.offsets[0]
+
     def locate(self, reader: Reader, address: int, roots: RootAddress) -> int:
         """Return the address of the part.
 

@@ -16,7 +16,7 @@ from gdbext.layout.types import Code, Field, Located, Type, bare_name
 from gdbext.progress import SILENT
 from gdbext.report import Evidence, Problem
 from gdbext.structures.shapes.anchored import find_anchored, is_anchored
-from gdbext.structures.shapes.bind import BoundBins, BoundGroup, BoundList, BoundShape, bind
+from gdbext.structures.shapes.bind import BoundShape, bind
 from gdbext.structures.shapes.guessing import find_heads, find_links
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.opening import Structure, check_valid, open_shape
@@ -33,7 +33,7 @@ from gdbext.structures.shapes.overrides import (
     read_member,
 )
 from gdbext.structures.shapes.paths import Path
-from gdbext.structures.shapes.shape import BinsPart, GroupPart, LinkPart, NodePart, Shape
+from gdbext.structures.shapes.shape import BinsPart, GroupPart, LinkPart, NodePart, Paths, Shape
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list
 from gdbext.structures.walk.model import End, Group, Links, ListHead, Node, ProbeTable, Table, TreeRoot
@@ -249,8 +249,8 @@ class _Resolver:
 
     def _by_name(self, shape: Shape, type: Optional[Type], address: int) -> Opened:
         bound = self._bind_named(shape, type)
-        if bound.valid is not None and not check_valid(bound, self.target, address, self.types):
-            doubt = f"{shape.name}: {bound.valid.text!r} does not hold, so this may be none"
+        if bound.raw.valid is not None and not check_valid(bound, self.target, address, self.types):
+            doubt = f"{shape.name}: {bound.raw.valid.text!r} does not hold, so this may be none"
             self.problems.append(Problem("shape", address, doubt))
         return self._opened(bound, address)
 
@@ -348,7 +348,7 @@ class _Resolver:
         """Bind an array of pointers to nodes, or of structures with ``--head`` in them."""
         head = read_member(self.how.head) if self.how.head else None
         type = find_pointed(item, head)
-        row = BinsPart((HERE,), count, head=(head,) if head else ())
+        row = BinsPart((HERE,), count, head=(head,) if head else None)
         if self.how.next is not None:
             return self._bind_bins(item, row, "null", *make_node(type, self.how))
         if type is None or not type.is_record:
@@ -374,17 +374,17 @@ class _Resolver:
         shape = member.shape
         if shape.list is None or shape.list.is_node or self.how.shape is not None:
             return self._bind_group(item, count, member, indirect=False)
-        stop = (shape.list.stop or (SELF,)) if shape.list.end == "head" else ()
-        row = BinsPart((HERE,), count, head=shape.list.first, stop=stop)
+        stop = (shape.list.stop or (SELF,)) if shape.list.end == "head" else None
+        row: "BinsPart[Paths]" = BinsPart((HERE,), count, head=shape.list.first, stop=stop)
         return self._bind_bins(item, row, shape.list.end, shape.node, shape.link)
 
     def _bind_bins(
-        self, item: Optional[Type], bins: BinsPart, end: str, node: NodePart, link: LinkPart
+        self, item: Optional[Type], bins: "BinsPart[Paths]", end: str, node: "NodePart[Paths]", link: LinkPart
     ) -> BoundShape:
         return self._bind(make_bins(bins, end, node, link, self.how), item)
 
     def _bind_group(self, item: Optional[Type], count: int, member: BoundShape, indirect: bool) -> BoundShape:
-        part = GroupPart((HERE,), count, member.name, indirect, stride=self.how.stride)
+        part = GroupPart((HERE,), count, indirect, self.how.stride, of=member.name)
         return self._bind(Shape(OPTIONS, "group", OPTIONS, group=part), item)
 
     def _bind(self, shape: Shape, type: Optional[Type]) -> BoundShape:
@@ -435,10 +435,7 @@ def _is_fault(end: End) -> bool:
 
 
 def _ways(bound: BoundShape) -> Sequence[bool]:
-    part = bound.part
-    if isinstance(part, BoundGroup):
-        return _ways(part.member)
-    return part.node.mangled if isinstance(part, (BoundList, BoundBins)) else ()
+    return bound.raw.link.mangled if bound.member is None else _ways(bound.member)
 
 
 def _points_to_data(type: Type) -> bool:
@@ -446,7 +443,7 @@ def _points_to_data(type: Type) -> bool:
 
 
 def _not_valid(bound: BoundShape, type: Type, address: int) -> ShapeError:
-    condition = bound.valid.text if bound.valid else ""
+    condition = bound.raw.valid.text if bound.raw.valid else ""
     return ShapeError(
         f"{type.name} at {address:#x} is not as {bound.name} says: {condition!r} does not hold",
         f"it is uninitialised, damaged or of another version; --shape {bound.name} takes it nevertheless",
@@ -455,7 +452,7 @@ def _not_valid(bound: BoundShape, type: Type, address: int) -> ShapeError:
 
 def _demands(bound: BoundShape) -> "tuple[bool, int]":
     """Return how much a shape asks of an object: a condition most, then each member that it names."""
-    return bound.valid is not None, len(list(_named_paths(bound.shape)))
+    return bound.raw.valid is not None, len(list(_named_paths(bound.shape)))
 
 
 def _is_plainer(shape: Shape, other: Shape) -> bool:
@@ -483,9 +480,9 @@ def _told(error: ShapeError) -> str:
 
 
 def _origin(bound: BoundShape) -> str:
-    if bound.name == OPTIONS and not isinstance(bound.part, BoundGroup):
+    if bound.name == OPTIONS and bound.member is None:
         return f"as the options say; members from {bound.types_from}"
-    inner = f"; its tables are {_origin(bound.part.member)}" if isinstance(bound.part, BoundGroup) else ""
+    inner = f"; its tables are {_origin(bound.member)}" if bound.member else ""
     if bound.name == OPTIONS:
         return f"an array{inner}"
     source = {"offsets": "offsets in the file", "declarations": "the shape's own declarations"}

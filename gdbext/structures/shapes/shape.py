@@ -1,195 +1,253 @@
-"""Shape files as data: what a TOML file says, checked, still in names. The language is ``docs/shapes.md``."""
+"""Shape files as data: what a TOML file says, checked. The language is ``docs/shapes.md``.
+
+Each part declares its keys once: how a key is read from the file and how its names are bound. A part has paths in
+names when it is read (``Paths``, alternatives) and in offsets once it is bound (``BoundPath``).
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any, Callable, Collection, Mapping, Optional, Sequence, Union
+from dataclasses import dataclass, field, fields
+from typing import Any, Callable, Collection, Generic, Mapping, Optional, Sequence, TypeVar, Union
 
 from gdbext.errors import ShapeError
 from gdbext.structures.shapes.expressions import Expression, parse_expression, shown
-from gdbext.structures.shapes.paths import Path, parse_path
+from gdbext.structures.shapes.paths import BoundPath, Path, parse_path
 
 Paths = tuple[Path, ...]  # alternatives, best first
-Quantity = Union[int, Expression, Paths]
+P = TypeVar("P", covariant=True)  # Paths, or once bound BoundPath
+Quantity = Union[int, Expression, P]  # a number that is known, computed over [let], or read
+Amount = Quantity[BoundPath]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 KINDS = ("list", "bins", "group", "probe", "tree")
 ENDS = ("null", "head", "count", "next-bin")
 KEY_KINDS = ("pointer", "string", "value", "inline", "bytes")
+# How paths that start at the object are bound.
+OF_OBJECT = ("object_path", "pointer", "place", "amount", "key_size")
+
+
+@dataclass(frozen=True)
+class Key:
+    """How one key of a part is read, bound and saved; see :func:`_key`."""
+
+    name: str
+    read: str
+    how: "tuple[Any, ...]"
+    default: Any
+    bind: Optional[str]
+    needed: bool
+    always: bool
+
+
+def _key(
+    read: str,
+    *how: Any,
+    default: Any = None,
+    bind: Optional[str] = None,
+    needed: bool = False,
+    always: bool = False,
+) -> Any:
+    """Declare a key of a part.
+
+    :param read: the method of ``_Section`` that reads it, given ``how`` too.
+    :param bind: the method of ``bind._Binder`` that replaces its names by offsets; None: it stays as it is.
+    :param needed: the file must have it.
+    :param always: it is saved even where it is the default.
+    """
+    declared = {
+        "read": read,
+        "how": how,
+        "default": default,
+        "bind": bind,
+        "needed": needed,
+        "always": always,
+    }
+    return field(default=default, metadata=declared)
+
+
+_declared: "dict[Any, Sequence[Key]]" = {}
+
+
+def keys_of(part: type) -> "Sequence[Key]":
+    """Return the keys that a part declares."""
+    if part not in _declared:
+        _declared[part] = [Key(each.name, **each.metadata) for each in fields(part) if each.metadata]
+    return _declared[part]
 
 
 @dataclass(frozen=True)
 class LinkPart:
     """``[link]``: as ``model.Links`` has it. ``mangled`` holds what to try, in order; ``alignment`` None is by type."""
 
-    mask: int = 0
-    mangled: tuple[bool, ...] = (False,)
-    xor: bool = False
-    relative: int = 0
-    end_bits: int = 0
-    leaf_bits: int = 0
-    sentinels: tuple[int, ...] = ()
-    forbidden: tuple[int, ...] = ()
-    alignment: Optional[int] = None
+    mask: int = _key("bits", default=0)
+    xor: bool = _key("flag", default=False)
+    relative: int = _key("number", default=0)
+    end_bits: int = _key("bits", default=0)
+    leaf_bits: int = _key("bits", default=0)
+    sentinels: tuple[int, ...] = _key("numbers", default=())
+    forbidden: tuple[int, ...] = _key("numbers", default=())
+    alignment: Optional[int] = _key("bits", always=True)
+    mangled: tuple[bool, ...] = _key("flags", default=(False,))
 
 
 @dataclass(frozen=True)
-class NodePart:
+class NodePart(Generic[P]):
     """``[node]``.
 
-    :param type: name of the node's type; None: what the head points to.
+    :param type: name of the node's type; None: what the head points to. None once bound, as are the next two.
     :param find: member names to look for where ``next`` is not given; ``find_prev`` the same for ``prev``.
     :param content: where in the node the element stands, where that is the way round; ``element`` is 0 then.
     :param key_length: where in the node the bytes of its own key are counted.
     """
 
-    type: Optional[str] = None
-    next: Paths = ()
-    prev: Paths = ()
-    find: tuple[str, ...] = ()
-    find_prev: tuple[str, ...] = ()
-    prev_is: str = "node"
-    hash: Paths = ()
-    key: Paths = ()
-    key_is: str = "pointer"
-    key_size: Quantity = 0
-    element: Quantity = 0
-    element_type: Optional[str] = None
-    content: Optional[Quantity] = None
-    key_length: Paths = ()
+    type: Optional[str] = _key("text")
+    find: tuple[str, ...] = _key("texts", default=())
+    find_prev: tuple[str, ...] = _key("texts", default=())
+    next: Optional[P] = _key("paths", bind="link")
+    prev: Optional[P] = _key("paths", bind="link")
+    prev_is: str = _key("choice", ("node", "link"), default="node")
+    hash: Optional[P] = _key("paths", bind="scalar")
+    key: Optional[P] = _key("paths", bind="node_key")
+    key_is: str = _key("choice", KEY_KINDS, default="pointer", always=True)
+    key_size: Quantity[P] = _key("quantity", default=0, bind="key_size")
+    key_length: Optional[P] = _key("paths", bind="scalar")
+    element: Quantity[P] = _key("quantity", default=0, bind="amount")
+    content: Quantity[P] = _key("quantity", default=0, bind="content")
+    element_type: Optional[str] = _key("text")
 
 
 @dataclass(frozen=True)
-class ListPart:
-    """``[list]`` and the head of ``[lru]``."""
+class ListPart(Generic[P]):
+    """``[list]``; once bound ``first`` None says that the object is itself the first node."""
 
-    first: Paths = ()
-    end: str = "null"
-    stop: Paths = ()
-    last: Paths = ()
-    last_is: str = "node"
-    entries: Optional[Quantity] = None
+    first: Optional[P] = _key("paths", bind="pointer", needed=True)
+    end: str = _key("choice", ("null", "head"), default="null", always=True)
+    stop: Optional[P] = _key("paths", bind="place")
+    last: Optional[P] = _key("paths", bind="object_path")
+    last_is: str = _key("choice", ("node", "link"), default="node")
+    entries: Optional[Quantity[P]] = _key("quantity", bind="amount")
 
     @property
     def is_node(self) -> bool:
         """Whether the object is itself the first node."""
-        return any(path.is_self for path in self.first[:1])
+        best = self.first[:1] if isinstance(self.first, tuple) else ()
+        return self.first is None or any(path.is_self for path in best)
 
 
 @dataclass(frozen=True)
-class BinsPart:
-    """One ``[[bins]]``. ``count`` None is the length of the array's type."""
-
-    array: Paths
-    count: Optional[Quantity] = None
-    stride: Optional[Quantity] = None
-    head: Paths = ()
-    length: Paths = ()
-    bin_of: Optional[Expression] = None
-    segment: Quantity = 0
-    when: Optional[Expression] = None
-    stop: Paths = ()
-
-
-@dataclass(frozen=True)
-class TablePart:
-    """``[table]``."""
-
-    end: str = "null"
-    list_first: Paths = ()
-    entries: Optional[Quantity] = None
-    rehashing: Optional[Expression] = None
-    lock: Paths = ()
-    bin_lock: Paths = ()
-
-
-@dataclass(frozen=True)
-class LruPart:
+class LruPart(ListPart[P]):
     """``[lru]``: a second list through all nodes."""
 
-    head: ListPart
-    next: Paths
-    prev: Paths = ()
-    prev_is: str = "node"
+    next: Optional[P] = _key("paths", bind="link", needed=True)
+    prev: Optional[P] = _key("paths", bind="link")
+    prev_is: str = _key("choice", ("node", "link"), default="node")
 
 
 @dataclass(frozen=True)
-class GroupPart:
+class BinsPart(Generic[P]):
+    """One ``[[bins]]``. ``count`` None is the length of the array's type."""
+
+    array: Optional[P] = _key("paths", bind="place", needed=True)
+    count: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    stride: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    head: Optional[P] = _key("paths", bind="offset")
+    length: Optional[P] = _key("paths", bind="scalar")
+    bin_of: Optional[Expression] = _key("expression", "hash", "bins")
+    segment: Quantity[P] = _key("quantity", default=0, bind="amount")
+    when: Optional[Expression] = _key("expression")
+    stop: Optional[P] = _key("paths", bind="offset")
+
+
+@dataclass(frozen=True)
+class TablePart(Generic[P]):
+    """``[table]``."""
+
+    end: str = _key("choice", ENDS, default="null", always=True)
+    list_first: Optional[P] = _key("paths", bind="object_path")
+    entries: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    rehashing: Optional[Expression] = _key("expression")
+    lock: Optional[P] = _key("paths", bind="object_path")
+    bin_lock: Optional[P] = _key("paths", bind="offset")
+
+
+@dataclass(frozen=True)
+class GroupPart(Generic[P]):
     """``[group]``."""
 
-    array: Paths
-    count: Quantity
-    of: str
-    indirect: bool = False
-    slab_of: Optional[Expression] = None
-    stride: Optional[Quantity] = None
+    array: Optional[P] = _key("paths", bind="place", needed=True)
+    count: Quantity[P] = _key("quantity", default=0, bind="amount", needed=True)
+    indirect: bool = _key("flag", default=False)
+    stride: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    of: str = _key("text", default="", needed=True)
+    slab_of: Optional[Expression] = _key("expression", "hash")
 
 
 @dataclass(frozen=True)
-class SlotFieldPart:
+class SlotFieldPart(Generic[P]):
     """One ``[probe.fields.NAME]``. ``stride`` and ``size`` None are those of the array's type.
 
     :param array: an expression gives the first item's address.
+    :param at: a path is within an item, not within the object.
     """
 
-    array: Quantity
-    stride: Optional[Quantity] = None
-    at: Quantity = 0
-    size: Optional[Quantity] = None
-    signed: bool = False
-    per: Quantity = 1
+    array: Optional[Quantity[P]] = _key("quantity", needed=True)
+    stride: Optional[Quantity[P]] = _key("quantity")
+    at: Quantity[P] = _key("quantity", default=0)
+    size: Optional[Quantity[P]] = _key("quantity")
+    signed: bool = _key("flag", default=False)
+    per: Quantity[P] = _key("quantity", default=1, always=True)
 
 
 @dataclass(frozen=True)
-class ProbePart:
+class ProbePart(Generic[P]):
     """``[probe]``."""
 
-    slots: Quantity
-    fields: Mapping[str, SlotFieldPart]
-    occupied: Expression
-    home: Optional[Expression] = None
-    distance: Optional[Expression] = None
-    step: str = "linear"
-    hash: Optional[str] = None
-    key: Optional[str] = None
-    entries: Optional[Quantity] = None
-    element_type: Optional[str] = None
+    slots: Quantity[P] = _key("quantity", default=0, bind="amount", needed=True)
+    occupied: Optional[Expression] = _key("expression", needed=True)
+    home: Optional[Expression] = _key("expression")
+    distance: Optional[Expression] = _key("expression")
+    step: str = _key("choice", ("linear", "triangular"), default="linear", always=True)
+    hash: Optional[str] = _key("choice")
+    key: Optional[str] = _key("choice")
+    entries: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    element_type: Optional[str] = _key("text")
+    fields: Mapping[str, SlotFieldPart[P]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class TreePart:
+class TreePart(Generic[P]):
     """``[tree]``."""
 
-    root: Paths
-    left: Paths
-    right: Paths
-    parent: Paths = ()
-    node_type: Optional[str] = None
-    header: Paths = ()
-    sentinel: Optional[Quantity] = None
-    mask: int = 0
-    entries: Optional[Quantity] = None
-    element: Quantity = 0
-    element_type: Optional[str] = None
-    leftmost: Paths = ()
-    rightmost: Paths = ()
-    content: Optional[Quantity] = None
+    root: Optional[P] = _key("paths", bind="pointer", needed=True)
+    left: Optional[P] = _key("paths", bind="offset", needed=True)
+    right: Optional[P] = _key("paths", bind="offset", needed=True)
+    parent: Optional[P] = _key("paths", bind="offset")
+    node_type: Optional[str] = _key("text")
+    header: Optional[P] = _key("paths", bind="place")
+    leftmost: Optional[P] = _key("paths", bind="object_path")
+    rightmost: Optional[P] = _key("paths", bind="object_path")
+    sentinel: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    mask: int = _key("bits", default=0)
+    entries: Optional[Quantity[P]] = _key("quantity", bind="amount")
+    element: Quantity[P] = _key("quantity", default=0, bind="amount")
+    content: Quantity[P] = _key("quantity", default=0, bind="content")
+    element_type: Optional[str] = _key("text")
 
 
 @dataclass(frozen=True)
 class StructPart:
     """One ``[[struct]]``."""
 
-    name: str
-    members: tuple[str, ...]
-    since: str = ""
+    name: str = _key("text", default="", needed=True)
+    members: tuple[str, ...] = _key("texts", default=())
+    since: str = _key("text", default="")
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One shape file. Of the parts those of its kind are there; ``origin`` is the file.
+class AnyShape(Generic[P]):
+    """A shape, in names or in offsets. Of the parts those of its kind are there; ``origin`` is the file.
 
     :param valid: over ``lets`` and ``word``; None: every object is one.
     """
@@ -201,19 +259,23 @@ class Shape:
     source: str = ""
     types: tuple[str, ...] = ()
     needs: Paths = ()
-    lets: Mapping[str, Paths] = field(default_factory=dict)
+    lets: Mapping[str, P] = field(default_factory=dict)
     structs: tuple[StructPart, ...] = ()
     link: LinkPart = LinkPart()
-    node: NodePart = NodePart()
-    list: Optional[ListPart] = None
-    bins: tuple[BinsPart, ...] = ()
-    table: TablePart = TablePart()
-    lru: Optional[LruPart] = None
-    group: Optional[GroupPart] = None
-    probe: Optional[ProbePart] = None
-    tree: Optional[TreePart] = None
+    node: NodePart[P] = NodePart()
+    list: Optional[ListPart[P]] = None
+    bins: tuple[BinsPart[P], ...] = ()
+    table: TablePart[P] = TablePart()
+    lru: Optional[LruPart[P]] = None
+    group: Optional[GroupPart[P]] = None
+    probe: Optional[ProbePart[P]] = None
+    tree: Optional[TreePart[P]] = None
     text: str = field(default="", compare=False)
     valid: Optional[Expression] = None
+
+
+Shape = AnyShape[Paths]
+RawShape = AnyShape[BoundPath]
 
 
 def parse_shape(text: str, origin: str) -> Shape:
@@ -225,7 +287,7 @@ def parse_shape(text: str, origin: str) -> Shape:
     import tomli  # in gdb it is at hand only from the first shape on
 
     try:
-        top = _Section(tomli.loads(text), "")
+        top = _Section(tomli.loads(text), "", {"word"})
         shape = _read_shape(top, origin, text)
         top.finish()
     except (ValueError, RecursionError) as error:  # of tomli; also for numbers of thousands of digits
@@ -236,158 +298,76 @@ def parse_shape(text: str, origin: str) -> Shape:
 
 
 def _read_shape(top: "_Section", origin: str, text: str) -> Shape:
-    name, kind = top.text("name", needed=True), top.choice("kind", KINDS, None)
+    name, kind = top.needed("name", "text"), top.needed("kind", "choice", KINDS, None)
     if not _NAME.fullmatch(name):
         raise ShapeError(f"name: {shown(name)} is not lower case, digits and dashes")
     lets = top.section("let").all_paths()
-    names = {*lets, "word"}
-    parts = _PARTS[kind](top, names)
+    top.names.update(lets)
     return Shape(
         name,
         kind,
         origin,
+        lets=lets,
+        **{part: _READERS[part](top) for part in SECTIONS[kind]},
         summary=top.text("summary"),
         source=top.text("source"),
         types=top.texts("types"),
         needs=tuple(parse_path(path) for path in top.texts("needs")),
-        lets=lets,
-        structs=tuple(_read_struct(row) for row in top.sections("struct")),
+        structs=tuple(_read(row, StructPart) for row in top.sections("struct")),
         text=text,
-        valid=top.expression("valid", names),
-        **parts,
+        valid=top.expression("valid"),
     )
 
 
-def _read_list(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
-    head = _read_head(top.section("list", needed=True), names, needed=True)
-    return {"list": head, **_read_chain(top, names)}
+def _read(part: "_Section", declared: type, **known: Any) -> Any:
+    """Read the keys that a part declares, besides those that are known."""
+    for each in keys_of(declared):
+        if each.name not in known:
+            known[each.name] = part.value(each)
+    part.finish()
+    return declared(**known)
 
 
-def _read_bins(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
+def _read_bins(top: "_Section") -> "tuple[BinsPart[Paths], ...]":
     rows = top.sections("bins")
     if not rows:
         raise ShapeError("[[bins]] is missing")
-    return {
-        "bins": tuple(_read_array(row, names) for row in rows),
-        "table": _read_table(top.section("table"), names),
-        "lru": _read_lru(top, names),
-        **_read_chain(top, names),
-    }
+    return tuple(_read(row, BinsPart) for row in rows)
 
 
-def _read_group(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
-    part = top.section("group", needed=True)
-    group = GroupPart(
-        part.paths("array", needed=True),
-        part.quantity("count", names, needed=True),
-        part.text("of", needed=True),
-        part.flag("indirect"),
-        part.expression("slab_of", {*names, "hash"}),
-        part.quantity("stride", names),
-    )
-    part.finish()
-    return {"group": group}
+def _read_table(top: "_Section") -> TablePart[Paths]:
+    table: TablePart[Paths] = _read(top.section("table"), TablePart)
+    if table.end == "next-bin" and not table.list_first:
+        raise ShapeError("table.list_first is missing", 'end = "next-bin" needs the list\'s first node')
+    return table
 
 
-def _read_probe(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
+def _read_probe(top: "_Section") -> ProbePart[Paths]:
     part = top.section("probe", needed=True)
     rows = {name: part.section("fields").section(name) for name in part.section("fields").keys}
-    columns = {*names, *rows, "index", "slots"}
-    occupied = part.expression("occupied", columns)
-    if occupied is None:
-        raise ShapeError("probe.occupied is missing")
-    probe = ProbePart(
-        part.quantity("slots", names, needed=True),
-        {name: _read_slot_field(row, names) for name, row in rows.items()},
-        occupied,
-        part.expression("home", columns),
-        part.expression("distance", columns),
-        part.choice("step", ("linear", "triangular"), "linear"),
-        part.choice("hash", tuple(rows), ""),
-        part.choice("key", tuple(rows), ""),
-        part.quantity("entries", names),
-        part.text("element_type") or None,
+    columns = (*rows, "index", "slots")
+    return _read(  # type: ignore[no-any-return]
+        part,
+        ProbePart,
+        slots=part.needed("slots", "quantity"),
+        occupied=part.needed("occupied", "expression", *columns),
+        fields={name: _read(row, SlotFieldPart) for name, row in rows.items()},
+        home=part.expression("home", *columns),
+        distance=part.expression("distance", *columns),
+        hash=part.choice("hash", tuple(rows)) or None,
+        key=part.choice("key", tuple(rows)) or None,
     )
-    part.finish()
-    return {"probe": _unnamed(probe)}
 
 
-def _unnamed(probe: ProbePart) -> ProbePart:
-    values = {name: getattr(probe, name) or None for name in ("hash", "key")}
-    return ProbePart(**{**probe.__dict__, **values})
-
-
-def _read_tree(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
-    part = top.section("tree", needed=True)
-    tree = TreePart(
-        part.paths("root", needed=True),
-        part.paths("left", needed=True),
-        part.paths("right", needed=True),
-        part.paths("parent"),
-        part.text("node_type") or None,
-        part.paths("header"),
-        part.quantity("sentinel", names),
-        part.bits("mask"),
-        part.quantity("entries", names),
-        part.quantity("element", names) or 0,
-        part.text("element_type") or None,
-        part.paths("leftmost"),
-        part.paths("rightmost"),
-        part.quantity("content", names),
-    )
-    part.finish()
-    return {"tree": tree}
-
-
-_PARTS: Mapping[str, Callable[["_Section", Collection[str]], "dict[str, Any]"]] = {
-    "list": _read_list,
-    "bins": _read_bins,
-    "group": _read_group,
-    "probe": _read_probe,
-    "tree": _read_tree,
-}
-
-
-def _read_chain(top: "_Section", names: Collection[str]) -> "dict[str, Any]":
-    return {"link": _read_link(top.section("link")), "node": _read_node(top.section("node"), names)}
-
-
-def _read_link(part: "_Section") -> LinkPart:
-    link = LinkPart(
-        part.bits("mask"),
-        part.flags("mangled"),
-        part.flag("xor"),
-        part.number("relative", 0),
-        part.bits("end_bits"),
-        part.bits("leaf_bits"),
-        part.numbers("sentinels"),
-        part.numbers("forbidden"),
-        part.bits("alignment") or None,
-    )
-    part.finish()
-    if link.alignment is not None and link.alignment & (link.alignment - 1):
+def _read_link(top: "_Section") -> LinkPart:
+    link: LinkPart = _read(top.section("link"), LinkPart)
+    if link.alignment and link.alignment & (link.alignment - 1):
         raise ShapeError(f"link.alignment: {link.alignment} is no power of two")
     return link
 
 
-def _read_node(part: "_Section", names: Collection[str]) -> NodePart:
-    node = NodePart(
-        part.text("type") or None,
-        part.paths("next"),
-        part.paths("prev"),
-        part.texts("find"),
-        part.texts("find_prev"),
-        part.choice("prev_is", ("node", "link"), "node"),
-        part.paths("hash"),
-        part.paths("key"),
-        part.choice("key_is", KEY_KINDS, "pointer"),
-        part.quantity("key_size", names) or 0,
-        part.quantity("element", names) or 0,
-        part.text("element_type") or None,
-        part.quantity("content", names),
-        part.paths("key_length"),
-    )
-    part.finish()
+def _read_node(top: "_Section") -> NodePart[Paths]:
+    node: NodePart[Paths] = _read(top.section("node"), NodePart)
     if node.key_length and node.key_is not in ("inline", "bytes"):
         raise ShapeError(f"node.key_length means nothing for key_is = {node.key_is!r}", "inline or bytes")
     if not node.next and not node.find:
@@ -395,89 +375,37 @@ def _read_node(part: "_Section", names: Collection[str]) -> NodePart:
     return node
 
 
-def _read_head(part: "_Section", names: Collection[str], needed: bool, finish: bool = True) -> ListPart:
-    head = ListPart(
-        part.paths("first", needed=needed),
-        part.choice("end", ("null", "head"), "null"),
-        part.paths("stop"),
-        part.paths("last"),
-        part.choice("last_is", ("node", "link"), "node"),
-        part.quantity("entries", names),
-    )
-    if finish:
-        part.finish()
-    return head
+_READERS: Mapping[str, Callable[["_Section"], Any]] = {
+    "list": lambda top: _read(top.section("list", needed=True), ListPart),
+    "bins": _read_bins,
+    "table": _read_table,
+    "lru": lambda top: _read(top.section("lru"), LruPart) if top.section("lru").keys else None,
+    "group": lambda top: _read(top.section("group", needed=True), GroupPart),
+    "probe": _read_probe,
+    "tree": lambda top: _read(top.section("tree", needed=True), TreePart),
+    "node": _read_node,
+    "link": _read_link,
+}
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "list": ("list", "node", "link"),
+    "bins": ("bins", "node", "link", "table", "lru"),
+    "group": ("group",),
+    "probe": ("probe",),
+    "tree": ("tree",),
+}
 
 
-def _read_array(part: "_Section", names: Collection[str]) -> BinsPart:
-    bins = BinsPart(
-        part.paths("array", needed=True),
-        part.quantity("count", names),
-        part.quantity("stride", names),
-        part.paths("head"),
-        part.paths("length"),
-        part.expression("bin_of", {*names, "hash", "bins"}),
-        part.quantity("segment", names) or 0,
-        part.expression("when", names),
-        part.paths("stop"),
-    )
-    part.finish()
-    return bins
-
-
-def _read_table(part: "_Section", names: Collection[str]) -> TablePart:
-    table = TablePart(
-        part.choice("end", ENDS, "null"),
-        part.paths("list_first"),
-        part.quantity("entries", names),
-        part.expression("rehashing", names),
-        part.paths("lock"),
-        part.paths("bin_lock"),
-    )
-    part.finish()
-    if table.end == "next-bin" and not table.list_first:
-        raise ShapeError("table.list_first is missing", 'end = "next-bin" needs the list\'s first node')
-    return table
-
-
-def _read_lru(top: "_Section", names: Collection[str]) -> Optional[LruPart]:
-    part = top.section("lru")
-    if not part.keys:
-        return None
-    head = _read_head(part, names, needed=True, finish=False)
-    lru = LruPart(
-        head,
-        part.paths("next", needed=True),
-        part.paths("prev"),
-        part.choice("prev_is", ("node", "link"), "node"),
-    )
-    part.finish()
-    return lru
-
-
-def _read_slot_field(part: "_Section", names: Collection[str]) -> SlotFieldPart:
-    row = SlotFieldPart(
-        part.quantity("array", names, needed=True),
-        part.quantity("stride", names),
-        part.quantity("at", names) or 0,
-        part.quantity("size", names),
-        part.flag("signed"),
-        part.quantity("per", names) or 1,
-    )
-    part.finish()
-    return row
-
-
-def _read_struct(part: "_Section") -> StructPart:
-    struct = StructPart(part.text("name", needed=True), part.texts("members"), part.text("since"))
-    part.finish()
-    return struct
+_EMPTY = (None, "", ())
 
 
 class _Section:
-    """A table of the file, whose keys are taken one by one; what is left over is a mistake."""
+    """A table of the file, whose keys are taken one by one; what is left over is a mistake.
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    :param names: what expressions may use, in all tables of the file.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str, names: "set[str]") -> None:
+        self.names = names
         self._values = dict(values)
         self._left = set(values)
         self._where = where
@@ -496,11 +424,30 @@ class _Section:
         for key in sorted(self._left):
             raise ShapeError(f"{self._label(key)} means nothing here", "docs/shapes.md lists the keys")
 
+    def value(self, key: Key) -> Any:
+        """Return what a part's key has; its default when it is missing or empty."""
+        if key.needed:
+            return self.needed(key.name, key.read, *key.how)
+        if key.name not in self._values:
+            return key.default
+        found = getattr(self, key.read)(key.name, *key.how)
+        return key.default if found in _EMPTY else found
+
+    def needed(self, key: str, read: str, *how: Any) -> Any:
+        """Return what one of the methods below returns for a key.
+
+        :raises ShapeError: when it is missing.
+        """
+        found = getattr(self, read)(key, *how) if key in self._values else None
+        if found is None:
+            raise ShapeError(f"{self._label(key)} is missing")
+        return found
+
     def section(self, key: str, needed: bool = False) -> "_Section":
         """Return an inner table; an empty one when it is missing and not needed."""
         if key not in self._inner:
             value = self._take(key, dict, "a table", needed)
-            self._inner[key] = _Section(value or {}, self._label(key))
+            self._inner[key] = _Section(value or {}, self._label(key), self.names)
         return self._inner[key]
 
     def sections(self, key: str) -> "Sequence[_Section]":
@@ -508,11 +455,11 @@ class _Section:
         rows = self._take(key, list, "an array of tables") or []
         if not all(isinstance(row, dict) for row in rows):
             raise ShapeError(f"{self._label(key)} must be written [[{key}]]")
-        return [_Section(row, self._label(key)) for row in rows]
+        return [_Section(row, self._label(key), self.names) for row in rows]
 
-    def text(self, key: str, needed: bool = False) -> str:
+    def text(self, key: str) -> str:
         """Return a text, "" when it is missing."""
-        return self._take(key, str, "a text", needed) or ""
+        return self._take(key, str, "a text") or ""
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts; one text alone is a list of one."""
@@ -522,11 +469,13 @@ class _Section:
             raise ShapeError(f"{self._label(key)} must hold texts only")
         return tuple(rows)
 
-    def choice(self, key: str, choices: Sequence[str], default: Optional[str]) -> str:
-        """Return one of some words; ``default`` None: it must be given."""
-        word = self.text(key, needed=default is None) or default or ""
-        if word not in (*choices, default):
-            raise ShapeError(f"{self._label(key)}: {shown(word)} is not one of {', '.join(choices) or 'none'}")
+    def choice(self, key: str, choices: Sequence[str], other: Optional[str] = "") -> str:
+        """Return one of some words, or ``other``; "" when it is missing."""
+        word = self.text(key)
+        if word not in (*choices, other):
+            raise ShapeError(
+                f"{self._label(key)}: {shown(word)} is not one of {', '.join(choices) or 'none'}"
+            )
         return word
 
     def flag(self, key: str) -> bool:
@@ -543,14 +492,13 @@ class _Section:
             raise ShapeError(f"{self._label(key)} must hold true or false")
         return tuple(rows)
 
-    def number(self, key: str, default: int) -> int:
-        """Return a plain number."""
-        value = self._take(key, int, "a number")
-        return default if value is None else self._in_range(key, value)
+    def number(self, key: str) -> int:
+        """Return a plain number, 0 when it is missing."""
+        return self._in_range(key, self._take(key, int, "a number") or 0)
 
     def bits(self, key: str) -> int:
         """Return a number that is no negative one, 0 when it is missing."""
-        value = self.number(key, 0)
+        value = self.number(key)
         if value < 0:
             raise ShapeError(f"{self._label(key)} cannot be negative")
         return value
@@ -567,10 +515,8 @@ class _Section:
             raise ShapeError(f"{self._label(key)}: {shown(value)} has more than 64 bits")
         return int(value)
 
-    def paths(self, key: str, needed: bool = False) -> Paths:
+    def paths(self, key: str) -> Paths:
         """Return alternative paths; none when it is missing."""
-        if needed and key not in self._values:
-            raise ShapeError(f"{self._label(key)} is missing")
         return tuple(self._parsed(key, text, parse_path) for text in self.texts(key))
 
     def all_paths(self) -> Mapping[str, Paths]:
@@ -583,26 +529,24 @@ class _Section:
                 )
         return {key: self.paths(key) for key in self.keys}
 
-    def expression(self, key: str, names: Collection[str]) -> Optional[Expression]:
-        """Return an expression, None when it is missing."""
+    def expression(self, key: str, *more: str) -> Optional[Expression]:
+        """Return an expression, which may use ``more`` names too; None when it is missing."""
         text = self.text(key)
-        return self._parsed(key, text, lambda text: parse_expression(text, names)) if text else None
+        return self._parsed(key, text, lambda text: self._expression(text, more)) if text else None
 
-    def quantity(self, key: str, names: Collection[str], needed: bool = False) -> Any:
-        """Return a number, an expression over ``names``, or paths; None when it is missing."""
-        value = self._values.get(key)
-        if type(value) is int:
-            return self.number(key, 0)
+    def quantity(self, key: str) -> "Optional[Quantity[Paths]]":
+        """Return a number, an expression, or paths; None when it is missing."""
+        if type(self._values.get(key)) is int:
+            return self.number(key)
         texts = self.texts(key)
-        if needed and not texts:
-            raise ShapeError(f"{self._label(key)} is missing")
-        if not texts:
-            return None
         if len(texts) == 1 and (
-            set(re.findall(r"[A-Za-z_]\w*", texts[0])) & set(names) or not _is_path(texts[0])
+            not self.names.isdisjoint(re.findall(r"[A-Za-z_]\w*", texts[0])) or not _is_path(texts[0])
         ):
-            return self._parsed(key, texts[0], lambda text: parse_expression(text, names))
-        return tuple(self._parsed(key, text, parse_path) for text in texts)
+            return self._parsed(key, texts[0], self._expression)  # type: ignore[no-any-return]
+        return tuple(self._parsed(key, text, parse_path) for text in texts) or None
+
+    def _expression(self, text: str, more: Collection[str] = ()) -> Expression:
+        return parse_expression(text, {*self.names, *more})
 
     def _parsed(self, key: str, text: str, parse: Callable[[str], Any]) -> Any:
         try:

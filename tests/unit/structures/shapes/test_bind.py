@@ -1,5 +1,7 @@
 """Binding: offsets worked out by hand for each ABI, and every way in which a shape may not fit."""
 
+from dataclasses import replace
+
 import pytest
 
 from gdbext.debuginfo import NoDebugInfo
@@ -8,6 +10,7 @@ from gdbext.layout.types import Code, Located, Type
 from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.expressions import Expression
 from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.opening import open_links
 from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.walk.model import Scalar
 from tests.support.worlds import ABIS, World, library
@@ -62,20 +65,18 @@ def test_names_become_offsets(name):
     table, row, entry = OFFSETS[name]
     word = ABIS[name].pointer_size
     shape = bound(TABLE, world=World(ABIS[name], **STRUCTS))
-    part, (array,) = shape.part, shape.part.arrays
-    assert array.array.path.offsets == (table[2],) and not array.array.embedded
+    raw, (array,) = shape.raw, shape.raw.bins
+    assert array.array.offsets == (table[2],) and not array.array.address
     assert (array.count.offsets, array.count.form.size) == ((table[0],), word)
-    assert (array.stride, array.head, array.length) == (row[0], row[1], Scalar(row[2], 2))
-    assert shape.lets["mask"].find_scalar(word) == Scalar(table[1], 4, True)
-    links = part.node.links
-    assert (links.next, links.prev, links.alignment) == (entry[0], None, word)
-    assert part.node.hash == Scalar(entry[2], 4)
-    assert (part.node.key, part.node.key_is) == (Scalar(entry[3], word), "string")
-    assert part.node.type == "struct entry"
-    assert (part.lock.offsets, part.bin_lock, part.entries.offsets) == ((0,), 0, (table[4],))
-    assert part.lru.first.offsets == (table[3],)
-    assert part.lru_node.links.next == entry[1]
-    assert part.lru_node.hash == part.node.hash
+    assert (array.stride, array.head.offset, array.length.find_scalar(word)) == (row[0], row[1], Scalar(row[2], 2))
+    assert raw.lets["mask"].find_scalar(word) == Scalar(table[1], 4, True)
+    assert (raw.node.next.offset, raw.node.prev, raw.link.alignment) == (entry[0], None, word)
+    assert raw.node.hash.find_scalar(word) == Scalar(entry[2], 4)
+    assert (raw.node.key.find_scalar(word), raw.node.key_is) == (Scalar(entry[3], word), "string")
+    assert raw.node.element_type == "struct entry"
+    assert (raw.table.lock.offsets, raw.table.bin_lock.offset, raw.table.entries.offsets) == ((0,), 0, (table[4],))
+    assert raw.lru.first.offsets == (table[3],)
+    assert raw.lru.next.offset == entry[1]
     assert shape.types_from == "debug info"
 
 
@@ -87,18 +88,18 @@ def test_types_that_the_program_lacks_are_declared_by_the_shape():
     shape = parse_shape(TABLE + rows, "test.toml")
     declared = bind(shape, None, NoDebugInfo(), library(TABLE), ABIS["x86-64"])
     assert declared.types_from == "declarations"
-    assert declared.part == bound(TABLE).part
+    assert declared.raw == bound(TABLE).raw
     world = World(**{**STRUCTS, "entry": "u64 more; " + STRUCTS["entry"]})
     from_program = bind(shape, None, world, library(TABLE), world.abi)
     assert from_program.types_from == "debug info"
-    assert from_program.part.node.links.next == 16
+    assert from_program.raw.node.next.offset == 16
 
 
 def test_an_incomplete_type_is_completed_by_name():
     world = World(**STRUCTS)
     forward = Type("struct table", Code.STRUCT, 0)
-    shape = bind(parse_shape(TABLE, "t"), forward, world, library(TABLE), world.abi)
-    assert shape.part == bound(TABLE).part
+    shape = bind(parse_shape(TABLE, "test.toml"), forward, world, library(TABLE), world.abi)
+    assert shape.raw == bound(TABLE).raw
 
 
 def test_a_shape_in_offsets_needs_no_type():
@@ -116,9 +117,9 @@ hash = "+0x18:4"
 """
     shape = bind(parse_shape(text, "raw.toml"), None, NoDebugInfo(), Library({}), ABIS["x86-64"])
     assert shape.types_from == "offsets"
-    assert shape.part.arrays[0].array.path.offsets == (24,)
-    assert shape.part.node.links.alignment == 1
-    assert shape.part.node.type is None
+    assert shape.raw.bins[0].array.offsets == (24,)
+    assert shape.raw.link.alignment == 1
+    assert shape.raw.node.element_type is None
 
 
 @pytest.mark.parametrize(
@@ -134,22 +135,22 @@ def test_arrays_are_embedded_or_pointed_to(array, count, embedded, stride, wante
     count = "" if count is None else f"count = {count if count.isdigit() else repr(count)}"
     head = 'head = "first"' if "slots" not in array and "&" not in array else ""
     text = f'name="x"\nkind="bins"\n[let]\nmask="mask"\n[[bins]]\narray="{array}"\n{count}\n{head}\n[node]\nnext="next"'
-    part = bound(text).part.arrays[0]
-    assert (part.array.embedded, part.stride) == (embedded, stride)
+    part = bound(text).raw.bins[0]
+    assert (part.array.address, part.stride) == (embedded, stride)
     found = part.count.text if isinstance(part.count, Expression) else part.count
     assert found == wanted
 
 
 def test_the_object_itself_may_be_the_array():
     text = 'name="x"\nkind="bins"\n[[bins]]\narray="&self"\ncount=1\nhead="lru"\n[node]\nnext="next"'
-    array = bound(text).part.arrays[0]
-    assert (array.array.path.offsets, array.array.embedded, array.head) == ((0,), True, 32)
+    array = bound(text).raw.bins[0]
+    assert (array.array.offsets, array.array.address, array.head.offset) == ((0,), True, 32)
 
 
 def test_segments_are_arrays_behind_pointers():
     text = 'name="x"\nkind="bins"\n[[bins]]\narray="slots"\ncount=4\nsegment=2\nhead="first"\n[node]\nnext="next"'
-    array = bound(text, table="struct bin **slots").part.arrays[0]
-    assert (array.stride, array.head, array.segment) == (24, 8, 2)
+    array = bound(text, table="struct bin **slots").raw.bins[0]
+    assert (array.stride, array.head.offset, array.segment) == (24, 8, 2)
 
 
 def test_variables_have_types_of_their_own():
@@ -157,8 +158,8 @@ def test_variables_have_types_of_their_own():
     world.globals["buckets"] = Located("buckets", world.pointer(world.pointer(world.type("entry"))), 0x10100, 0)
     text = 'name="x"\nkind="bins"\n[[bins]]\narray="@buckets"\ncount=4\n[node]\nnext="next"'
     shape = bound(text, None, world=world)
-    assert shape.part.arrays[0].stride == 8
-    assert shape.part.node.links.next == 8
+    assert shape.raw.bins[0].stride == 8
+    assert shape.raw.node.next.offset == 8
     assert shape.types_from == "debug info"
 
 
@@ -176,7 +177,7 @@ def test_the_link_may_be_searched_for_in_a_node_of_any_name():
         "none": "struct bin *head",
     }
     world = World(ABIS["i386"], **structs, bin="u32 x")
-    links = bound(text, "holder", world=world).part.node.links
+    links = open_links(bound(text, "holder", world=world).raw)
     assert (links.next, links.prev, links.prev_is_link, links.forbidden) == (8, 12, True, (0xFFFFFFFF,))
     with pytest.raises(
         ShapeError, match="struct two has several members le_next: a.le_next, b.le_next; --next a.le_next"
@@ -190,14 +191,14 @@ def test_the_link_may_be_searched_for_in_a_node_of_any_name():
 
 def test_the_element_is_a_member_of_its_type_or_a_number_of_the_object():
     text = 'name="x"\nkind="list"\n[list]\nfirst="lru"\n[node]\nnext="next"\nelement={}\n{}'
-    part = bound(text.format('"inner"', 'element_type="struct outer"'), outer="u64 a[2]; struct entry inner").part
-    assert (part.node.element, part.node.type) == (16, "struct outer")
-    part = bound(text.format('"num"', 'element_type="struct entry"')).part
+    part = bound(text.format('"inner"', 'element_type="struct outer"'), outer="u64 a[2]; struct entry inner").raw
+    assert (part.node.element, part.node.element_type) == (16, "struct outer")
+    part = bound(text.format('"num"', 'element_type="struct entry"')).raw
     assert part.node.element.offsets == (112,)
-    assert bound(text.format("24", "")).part.node.element == 24
-    assert bound(text.format('"mask"', "")).part.node.element.offsets == (16,)
+    assert bound(text.format("24", "")).raw.node.element == 24
+    assert bound(text.format('"mask"', "")).raw.node.element.offsets == (16,)
     content = bound(text.replace("element={}", "content={}").format('"label"', ""))
-    assert content.part.node.content == 40
+    assert content.raw.node.content == 40
 
 
 def test_names_of_types_may_hold_the_objects_own():
@@ -205,16 +206,16 @@ def test_names_of_types_may_hold_the_objects_own():
         'name="x"\nkind="list"\n[list]\nfirst="lru"\n'
         '[node]\ntype="{type}_node"\nnext="link"\nelement_type="{type}::value"'
     )
-    part = bound(text, table_node="u32 a; struct table_node *link").part
-    assert part.node.links.next == 8
-    assert part.node.type == "struct table::value"
-    part = bound(text.replace("{type}_node", "{lru}x").replace('"link"', '"next"')).part
-    assert part.node.links.next == 8, "an unknown name leaves what the head points to"
+    part = bound(text, table_node="u32 a; struct table_node *link").raw
+    assert part.node.next.offset == 8
+    assert part.node.element_type == "struct table::value"
+    part = bound(text.replace("{type}_node", "{lru}x").replace('"link"', '"next"')).raw
+    assert part.node.next.offset == 8, "an unknown name leaves what the head points to"
 
 
 def test_inline_keys_have_the_size_of_their_member():
     text = 'name="x"\nkind="list"\n[list]\nfirst="lru"\n[node]\nnext="next"\nkey="label"\nkey_is="inline"'
-    node = bound(text).part.node
+    node = bound(text).raw.node
     assert (node.key.offset, node.key_size) == (40, 12)
 
 
@@ -243,10 +244,10 @@ at = "rank"
 def test_open_addressing():
     structs = {"item": "u64 id; i16 rank", "set": "u32 n; u32 *hashes; ptr keys; struct item *items"}
     world = World(**structs)
-    part = bound(PROBE, "set", world=world).part
+    part = bound(PROBE, "set", world=world).raw.probe
     hashes, keys, rank = (part.fields[name] for name in ("hash", "key", "rank"))
-    assert (hashes.array.path.offsets, hashes.stride, hashes.size, hashes.per) == ((8,), 4, 4, 1)
-    assert keys.array.amount.text == "keys + 8" and keys.stride.text == "word" and keys.size == 8
+    assert (hashes.array.offsets, hashes.stride, hashes.size, hashes.per) == ((8,), 4, 4, 1)
+    assert keys.array.text == "keys + 8" and keys.stride.text == "word" and keys.size == 8
     assert (rank.at, rank.size, rank.signed, rank.stride) == (8, 2, True, 16)
 
 
@@ -271,10 +272,10 @@ def test_trees():
         "node": "struct base links; u64 value; struct base *parent; struct base *left; struct base *right",
         "map": "u64 count; struct base top",
     }
-    part = bound(TREE, "map", world=World(ABIS["s390x"], **structs)).part
+    part = bound(TREE, "map", world=World(ABIS["s390x"], **structs)).raw.tree
     assert part.root.offsets == (16,)
-    assert (part.header.path.offsets, part.header.embedded) == ((8,), True)
-    assert (part.left, part.right, part.parent, part.content) == (48, 56, 40, 32)
+    assert (part.header.offsets, part.header.address) == ((8,), True)
+    assert (part.left.offset, part.right.offset, part.parent.offset, part.content) == (48, 56, 40, 32)
     assert part.element_type == "struct node"
 
 
@@ -283,13 +284,15 @@ GROUP = 'name="group"\nkind="group"\n[group]\narray="{}"\ncount=2\nof="table"\n{
 
 def test_groups_bind_their_tables():
     structs = {"set": "struct table **all; struct table two[2]"}
-    indirect = bound(GROUP.format("all", "indirect=true"), "set", TABLE, **structs).part
-    assert (indirect.indirect, indirect.stride, indirect.array.embedded) == (True, 8, False)
-    direct = bound(GROUP.format("two", ""), "set", TABLE, **structs).part
-    assert (direct.indirect, direct.stride, direct.array.embedded) == (False, 128, True)
-    assert direct.member.part == indirect.member.part == bound(TABLE).part
-    raw = bound(GROUP.format("&+8", "stride=128"), "set", TABLE, **structs).part
-    assert (raw.array.path.offsets, raw.array.embedded, raw.stride) == ((8,), True, 128)
+    indirect = bound(GROUP.format("all", "indirect=true"), "set", TABLE, **structs)
+    group = indirect.raw.group
+    assert (group.indirect, group.stride, group.array.address) == (True, 8, False)
+    direct = bound(GROUP.format("two", ""), "set", TABLE, **structs)
+    group = direct.raw.group
+    assert (group.indirect, group.stride, group.array.address) == (False, 128, True)
+    assert direct.member.raw == indirect.member.raw == replace(bound(TABLE).raw, origin="1.toml")
+    raw = bound(GROUP.format("&+8", "stride=128"), "set", TABLE, **structs).raw.group
+    assert (raw.array.offsets, raw.array.address, raw.stride) == ((8,), True, 128)
 
 
 LIST = 'name="x"\nkind="list"\n[list]\n{}\n[node]\n{}'

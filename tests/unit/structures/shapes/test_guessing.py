@@ -5,7 +5,7 @@ import pytest
 from gdbext.errors import UsageError
 from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.guessing import Link, find_heads, find_links, guess
-from gdbext.structures.shapes.opening import open_shape
+from gdbext.structures.shapes.opening import open_links, open_shape
 from gdbext.structures.shapes.shape import parse_shape
 from gdbext.structures.walk.model import ListHead
 from tests.support.worlds import ABIS, World, library
@@ -53,76 +53,76 @@ def shaped(world, name, *more):
 def test_the_incidents_table(world):
     _, bound = shaped(world, "lruhash")
     entry, table = world.type("lruhash_entry"), world.type("lruhash")
-    part, (array,) = bound.part, bound.part.arrays
+    raw, (array,) = bound.raw, bound.raw.bins
     offset = {field.name: field.offset for field in (*entry.fields, *table.fields)}
-    assert array.array.path.offsets == (offset["array"],)
+    assert array.array.offsets == (offset["array"],)
     assert array.count.offsets == (offset["size"],)
     assert array.bin_of.text == "hash & mask"
-    assert array.head == world.abi.pointer_size
-    assert part.node.links.next == offset["overflow_next"]
-    assert part.node.links.prev is None, "lru_prev belongs to lru_next"
-    assert part.node.hash.offset == offset["hash"]
-    assert part.node.key.offset == offset["key"]
-    assert part.entries.offsets == (offset["num"],)
-    assert (part.lock.offsets, part.bin_lock) == ((0,), 0)
-    assert part.lru.first.offsets == (offset["lru_start"],)
-    assert part.lru.last.offsets == (offset["lru_end"],)
-    assert (part.lru_node.links.next, part.lru_node.links.prev) == (offset["lru_next"], offset["lru_prev"])
+    assert array.head.offset == world.abi.pointer_size
+    assert raw.node.next.offset == offset["overflow_next"]
+    assert raw.node.prev is None, "lru_prev belongs to lru_next"
+    assert raw.node.hash.offset == offset["hash"]
+    assert raw.node.key.offset == offset["key"]
+    assert raw.table.entries.offsets == (offset["num"],)
+    assert (raw.table.lock.offsets, raw.table.bin_lock.offset) == ((0,), 0)
+    assert raw.lru.first.offsets == (offset["lru_start"],)
+    assert raw.lru.last.offsets == (offset["lru_end"],)
+    assert (raw.lru.next.offset, raw.lru.prev.offset) == (offset["lru_next"], offset["lru_prev"])
 
 
 def test_a_group_of_tables(world):
     found, bound = shaped(world, "slabhash", "lruhash")
-    assert bound.part.indirect
-    assert bound.part.count.offsets == (0,)
-    assert bound.part.member.name == "lruhash"
+    assert bound.raw.group.indirect
+    assert bound.raw.group.count.offsets == (0,)
+    assert bound.member.name == "lruhash"
     assert "gx shapes guess struct lruhash" in found.text
 
 
 def test_a_table_whose_members_come_in_twos(world):
     found, bound = shaped(world, "dict")
-    (array,) = bound.part.arrays
+    (array,) = bound.raw.bins
     assert array.count.text == "1 << bits"
-    assert bound.lets["bits"].offsets == (world.type("dict").find_field("ht_size_exp").offset,)
-    assert bound.part.entries.offsets == (world.type("dict").find_field("ht_used").offset,)
+    assert bound.raw.lets["bits"].offsets == (world.type("dict").find_field("ht_size_exp").offset,)
+    assert bound.raw.table.entries.offsets == (world.type("dict").find_field("ht_used").offset,)
     assert "second [[bins]]" in found.text
 
 
 def test_an_array_in_the_object(world):
     _, bound = shaped(world, "registry")
-    (array,) = bound.part.arrays
-    assert (array.count, array.array.embedded, array.head) == (64, True, 0)
-    assert bound.part.node.key_is == "string"
-    assert bound.part.node.links.prev == world.abi.pointer_size
-    assert bound.part.entries.offsets == (64 * world.abi.pointer_size,)
+    (array,) = bound.raw.bins
+    assert (array.count, array.array.address, array.head.offset) == (64, True, 0)
+    assert bound.raw.node.key_is == "string"
+    assert bound.raw.node.prev.offset == world.abi.pointer_size
+    assert bound.raw.table.entries.offsets == (64 * world.abi.pointer_size,)
 
 
 def test_a_table_with_nothing_but_a_mask(world):
     _, bound = shaped(world, "masked")
-    assert bound.part.arrays[0].count.text == "mask + 1"
-    assert bound.part.arrays[0].bin_of.text == "hash & mask"
+    assert bound.raw.bins[0].count.text == "mask + 1"
+    assert bound.raw.bins[0].bin_of.text == "hash & mask"
 
 
 def test_the_head_of_a_list(world):
     _, bound = shaped(world, "queue")
     word = world.abi.pointer_size
-    assert bound.part.head.first.offsets == (word,)
-    assert bound.part.head.last.offsets == (0,)
-    assert bound.part.head.entries.offsets == (2 * word,)
-    assert bound.part.node.links.next == 2 * word
+    assert bound.raw.list.first.offsets == (word,)
+    assert bound.raw.list.last.offsets == (0,)
+    assert bound.raw.list.entries.offsets == (2 * word,)
+    assert bound.raw.node.next.offset == 2 * word
 
 
 def test_a_node(world):
     found, bound = shaped(world, "item")
-    assert bound.part.head.first is None
-    assert bound.part.node.hash.offset == world.type("item").find_field("hash").offset
+    assert bound.raw.list.first is None
+    assert bound.raw.node.hash.offset == world.type("item").find_field("hash").offset
     assert 'first = "next", end = "head"' in found.text
-    assert shaped(world, "nameless")[1].part.node.links.next == 0
+    assert shaped(world, "nameless")[1].raw.node.next.offset == 0
 
 
 def test_a_node_with_links_inside_it(world):
     _, bound = shaped(world, "task")
     inner = world.type("task").find_field("link").offset
-    links = bound.part.node.links
+    links = open_links(bound.raw)
     assert (links.next, links.relative) in ((inner, -inner), (8, -8))
     first = open_shape(bound, world.target, 0x10100, world)
     assert isinstance(first, ListHead) and first.first == 0x10100

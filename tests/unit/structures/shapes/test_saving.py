@@ -7,12 +7,12 @@ import pytest
 
 from gdbext.debuginfo import NoDebugInfo
 from gdbext.layout.types import Located
-from gdbext.structures.shapes.bind import BoundShape, Place, bind
+from gdbext.structures.shapes.bind import BoundShape, bind
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.opening import open_shape
-from gdbext.structures.shapes.paths import ModuleRoot
+from gdbext.structures.shapes.paths import BoundPath, ModuleRoot
 from gdbext.structures.shapes.saving import save_all, save_raw
-from gdbext.structures.shapes.shape import parse_shape
+from gdbext.structures.shapes.shape import SECTIONS, parse_shape
 from tests.support.worlds import ABIS, World, library
 
 STRUCTS = {
@@ -175,15 +175,16 @@ def bound_in(world, name):
 def plain(part):
     """Return every field of a bound part but types, and how a part is read that is not read."""
     if isinstance(part, BoundShape):
-        return plain(part.part)
-    if isinstance(part, Place) and part.path is not None:
-        return part.embedded, part.path.offsets, part.path.root
+        sections = {name: getattr(part.raw, name) for name in (*SECTIONS[part.raw.kind], "lets", "valid")}
+        return {**plain(sections), "member": plain(part.member)}
+    if isinstance(part, BoundPath):
+        return part.offsets, part.root, part.address, part.form
     if isinstance(part, Mapping):
         return {name: plain(value) for name, value in part.items()}
     if isinstance(part, tuple):
         return [plain(each) for each in part]
     if dataclasses.is_dataclass(part):
-        names = {field.name for field in dataclasses.fields(part)} - {"type", "node_type"}
+        names = {field.name for field in dataclasses.fields(part)} - {"type", "of"}
         return {name: plain(getattr(part, name)) for name in names}
     return part
 
@@ -202,8 +203,7 @@ def test_offsets_bind_to_the_same_numbers(name, abi):
     bound = bound_in(world, name)
     again = rebound(bound)
     assert again.types_from == "offsets"
-    assert plain(again.part) == plain(bound.part)
-    assert plain(again.lets) == plain(bound.lets) and again.valid == bound.valid
+    assert plain(again) == plain(bound)
     assert save_raw(again, "again") == save_raw(bound, "again").replace(f"# {name} in", "# again in")
 
 
@@ -232,9 +232,9 @@ def test_variables_become_places_in_files():
     world.globals["heads"] = Located("heads", world.pointer(world.pointer(world.type("node"))), 0x10020, None)
     text = 'name="x"\nkind="bins"\n[[bins]]\narray="@heads"\ncount=4\n[node]\nnext="link.next"'
     bound = bind(parse_shape(text, "x"), None, world, Library({}), world.abi)
-    assert rebound(bound).part.arrays[0].array.path.root == bound.part.arrays[0].array.path.root
+    assert rebound(bound).raw.bins[0].array.root == bound.raw.bins[0].array.root
     placed = rebound(bound, rooted=lambda root: ModuleRoot("server", 0x20))
-    assert placed.part.arrays[0].array.path.root == ModuleRoot("server", 0x20)
+    assert placed.raw.bins[0].array.root == ModuleRoot("server", 0x20)
     assert 'array = "@server+0x20.+0x0:8"' in save_raw(bound, "y", lambda root: ModuleRoot("server", 0x20))
 
 

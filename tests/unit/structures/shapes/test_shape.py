@@ -65,7 +65,7 @@ def test_every_key_arrives():
     assert second.when.names == {"exp"}
     assert (shape.node.key_is, shape.node.key_size, shape.node.element[0].text) == ("bytes", 16, "+0x8")
     assert (shape.link.mask, shape.link.mangled, shape.link.forbidden) == (7, (True, False), (-1, 1))
-    assert shape.lru.head.first[0].text == "lru_start"
+    assert shape.lru.first[0].text == "lru_start"
 
 
 @pytest.mark.parametrize(
