@@ -106,7 +106,7 @@ class Session:
     @property
     def shapes(self) -> Library:
         """The containers that are known: those of the pack, and the user's own."""
-        from gdbext.structures.shapes.known import read_shapes
+        from gdbext.structures.shapes.library import read_shapes
 
         return read_shapes(self.shapes_folder)
 

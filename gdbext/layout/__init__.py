@@ -2,22 +2,22 @@
 
 A variant is written once, as its source declares it, and the offsets follow from the target's ABI;
 a layout from debug info has the same shape. Nothing here compares version numbers.
+
+A ``StructLayout`` is a flat table for code that knows its structure: members by dotted names, which a version may
+lack or call otherwise, with the origin for the evidence. A ``types.Type`` is the program's own graph of types, unknown
+until it is walked. Text is laid out by one reader for both (``declared``).
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.errors import LayoutError
+from gdbext.layout.declared import declare_types
+from gdbext.layout.types import Code, Field
 from gdbext.memory import Reader
-
-_MEMBER = re.compile(r"(?P<type>[a-z0-9_]+\*?)\s+(?P<name>\w+)(?:\[(?P<count>\w+)\])?$")
-
-_FIXED = {"u8": 1, "i8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8}
-_WORDS = {"ptr", "size_t", "ulong", "word"}
 
 
 @dataclass(frozen=True)
@@ -98,24 +98,18 @@ def declare(
     :param origin: the variant, for the evidence.
     :param counts: values of the names used as array lengths.
     """
-    placed: dict[str, Member] = {}
-    offset, alignment = 0, 1
-    for text in members:
-        kind, member_name, count = _parse(text, counts)
-        size = abi.pointer_size if kind in _WORDS else _FIXED[kind]
-        align = min(size, abi.pointer_size)
-        offset = abi.align_up(offset, align)
-        placed[member_name] = Member(member_name, offset, size, count, kind.startswith("i"))
-        offset += placed[member_name].extent
-        alignment = max(alignment, align)
-    return StructLayout(name, abi.align_up(offset, alignment), placed, origin)
+    row = _Row(name, members)
+    found = declare_types((row,), abi, counts).find_type(name)
+    assert found is not None
+    return StructLayout(name, found.size, {each.name: _member(each) for each in found.fields}, origin)
 
 
-def _parse(text: str, counts: Mapping[str, int]) -> tuple[str, str, Optional[int]]:
-    match = _MEMBER.match(text)
-    if match is None or (match["type"] not in _FIXED and match["type"] not in _WORDS):
-        raise ValueError(f"not a member declaration: {text!r}")
-    length = match["count"]
-    if length is None:
-        return match["type"], match["name"], None
-    return match["type"], match["name"], counts[length] if length in counts else int(length)
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    members: Sequence[str]
+
+
+def _member(field: Field) -> Member:
+    item = (field.type.target if field.type.code is Code.ARRAY else None) or field.type
+    return Member(field.name, field.offset, item.size, field.type.length, item.signed)

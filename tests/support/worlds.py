@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gdbext.abi import Abi
+from gdbext.layout.declared import declare_types
 from gdbext.layout.types import Code, Located, Type
 from gdbext.memory.fake import FakeMemory
 from gdbext.process import Module
-from gdbext.structures.shapes.declared import declare_types
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.paths import parse_path
+from gdbext.structures.shapes.notation.paths import parse_path
 from gdbext.structures.shapes.shape import StructPart, parse_shape
 from gdbext.target import Target
 

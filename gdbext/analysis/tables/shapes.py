@@ -14,8 +14,8 @@ from gdbext.report import Evidence, Kind, Report, Rows, column, line, table
 from gdbext.structures.shapes.bind import BoundShape, bind
 from gdbext.structures.shapes.guessing import guess
 from gdbext.structures.shapes.library import Library, is_pattern
+from gdbext.structures.shapes.notation.paths import GlobalRoot, ModuleRoot, Root
 from gdbext.structures.shapes.opening import root_addresses
-from gdbext.structures.shapes.paths import GlobalRoot, ModuleRoot, Root
 from gdbext.structures.shapes.resolve import bind_fitting, nearest_shape
 from gdbext.structures.shapes.saving import save_all
 from gdbext.structures.shapes.shape import Shape, parse_shape

@@ -122,9 +122,9 @@ class GdbSession(Session):
 def read_shapes() -> Library:
     """Return the pack's shapes and those in the folder of ``set gx shapes-folder``, which rule."""
     dependencies.load("tomli")
-    from gdbext.structures.shapes import known
+    from gdbext.structures.shapes import library
 
-    return known.read_shapes(settings.current_text("shapes-folder").strip())
+    return library.read_shapes(settings.current_text("shapes-folder").strip())
 
 
 def current() -> GdbSession:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.paths import GlobalRoot
+from gdbext.structures.shapes.notation.paths import GlobalRoot
 from gdbext.structures.shapes.shape import OF_OBJECT, Paths, Quantity, Shape, keys_of
 
 

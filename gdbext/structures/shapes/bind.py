@@ -14,11 +14,11 @@ from typing import Any, Optional, Sequence, Union
 from gdbext.abi import Abi
 from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError
-from gdbext.layout.types import Code, Type
-from gdbext.structures.shapes.declared import Layered, declare_types
-from gdbext.structures.shapes.expressions import Expression
+from gdbext.layout.declared import declare_types
+from gdbext.layout.types import Code, Located, Type
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.paths import BoundPath, Form, GlobalRoot, Path, for_each_ending, parse_path
+from gdbext.structures.shapes.notation.expressions import Expression
+from gdbext.structures.shapes.notation.paths import BoundPath, Form, GlobalRoot, Path, for_each_ending, parse_path
 from gdbext.structures.shapes.shape import (
     Amount,
     BinsPart,
@@ -73,6 +73,28 @@ def bind(shape: Shape, type: Optional[Type], types: Types, library: Library, abi
         return _Binder(shape, type, types, library, abi).bind()
     except ShapeError as error:
         raise ShapeError(f"shape {shape.name}: {error.message}", error.hint) from None
+
+
+class Layered:
+    """Types of one source, and of another where the first has none.
+
+    :param second: asked when the first does not know a type, or knows it only as incomplete.
+    """
+
+    def __init__(self, first: Types, second: Types) -> None:
+        self._first = first
+        self._second = second
+
+    def find_type(self, name: str) -> Optional[Type]:
+        """Return the complete type of that name, or None."""
+        found = self._first.find_type(name)
+        if found is not None and found.size:
+            return found
+        return self._second.find_type(name) or found
+
+    def find_global(self, name: str) -> Optional[Located]:
+        """Return a variable, or None."""
+        return self._first.find_global(name) or self._second.find_global(name)
 
 
 class _Binder:

@@ -12,7 +12,7 @@ from typing import Collection, Iterator, Optional, Sequence
 
 from gdbext.errors import UsageError
 from gdbext.layout.types import Code, Field, Type, bare_name
-from gdbext.structures.shapes.tomltext import Document
+from gdbext.structures.shapes.notation.tomltext import Document
 
 _DEEPEST = 4
 _FEW = 4  # items of an array that may stand for as many tables

@@ -1,8 +1,9 @@
-"""The shapes that are known: those of the pack and the user's own."""
+"""The shapes that are known: those of the pack and the user's own, read once and again when a file changes."""
 
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import os
 import stat
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from typing import Iterable, Iterator, Mapping, Optional, Sequence
 from gdbext.errors import ShapeError
 from gdbext.layout.types import Type, bare_name
 from gdbext.report import Problem
-from gdbext.structures.shapes.paths import find_binding
+from gdbext.structures.shapes.notation.paths import find_binding
 from gdbext.structures.shapes.shape import Shape, parse_shape
 
 _LARGEST = 1 << 20  # bytes of a file; those of the pack have some two thousand
+_Stamp = tuple[tuple[str, int, int], ...]
+
+_kept: "Optional[tuple[_Stamp, Library]]" = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,19 @@ class Library:
     def type_names(self) -> Iterable[str]:
         """Return every exact type name that a shape fits: cheap to ask a program for."""
         return {name for shape in self.shapes.values() for name in shape.types if not is_pattern(name)}
+
+
+def read_shapes(own: str = "") -> Library:
+    """Return the pack's shapes and those in a folder of the user's, which rule.
+
+    :param own: it need not exist; "" for none.
+    """
+    global _kept
+    folders = [*importlib.import_module("gdbext.shapes").__path__, *filter(None, [os.path.expanduser(own)])]
+    stamp = tuple(entry for folder in folders for entry in sorted(_entries(folder)))
+    if _kept is None or _kept[0] != stamp:
+        _kept = stamp, read_library(folders)
+    return _kept[1]
 
 
 def read_library(folders: Sequence[str]) -> Library:
@@ -84,6 +101,15 @@ def read_shape(path: str) -> Shape:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ShapeError(f"{name}: cannot be read: {reason}") from None
     return parse_shape(text, name)
+
+
+def _entries(folder: str) -> Sequence[tuple[str, int, int]]:
+    try:
+        with os.scandir(folder) as listed:
+            stats = [(one.path, one.stat()) for one in listed if one.name.endswith(".toml")]
+    except OSError:  # no such folder, or a file that has just gone
+        return []
+    return [(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats]
 
 
 def _files(folder: str, problems: "list[Problem]") -> Sequence[str]:

@@ -18,8 +18,8 @@ from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, ShapeError
 from gdbext.report import Problem
 from gdbext.structures.shapes.bind import BoundShape
-from gdbext.structures.shapes.expressions import Expression
-from gdbext.structures.shapes.paths import BoundPath, GlobalRoot, Root, RootAddress
+from gdbext.structures.shapes.notation.expressions import Expression
+from gdbext.structures.shapes.notation.paths import BoundPath, GlobalRoot, Root, RootAddress
 from gdbext.structures.shapes.shape import (
     Amount,
     BinsPart,

@@ -10,7 +10,7 @@ from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError, UsageError
 from gdbext.layout.types import Type
 from gdbext.structures.shapes.guessing import Link, find_links
-from gdbext.structures.shapes.paths import BoundPath, Path, parse_path
+from gdbext.structures.shapes.notation.paths import BoundPath, Path, parse_path
 from gdbext.structures.shapes.shape import BinsPart, LinkPart, ListPart, NodePart, Paths, Shape, TablePart
 
 OPTIONS = "options"  # the name of a shape that is made of options alone

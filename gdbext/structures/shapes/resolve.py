@@ -19,6 +19,7 @@ from gdbext.structures.shapes.anchored import find_anchored, is_anchored
 from gdbext.structures.shapes.bind import BoundShape, bind
 from gdbext.structures.shapes.guessing import find_heads, find_links
 from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.notation.paths import Path
 from gdbext.structures.shapes.opening import Structure, check_valid, open_shape
 from gdbext.structures.shapes.overrides import (
     HERE,
@@ -32,7 +33,6 @@ from gdbext.structures.shapes.overrides import (
     make_node,
     read_member,
 )
-from gdbext.structures.shapes.paths import Path
 from gdbext.structures.shapes.shape import BinsPart, GroupPart, LinkPart, NodePart, Paths, Shape
 from gdbext.structures.walk.bins import walk_bins
 from gdbext.structures.walk.lists import walk_list

@@ -7,10 +7,10 @@ from typing import Any, Callable, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.structures.shapes.bind import BoundShape
-from gdbext.structures.shapes.expressions import Expression
-from gdbext.structures.shapes.paths import BoundPath, GlobalRoot, Root
+from gdbext.structures.shapes.notation.expressions import Expression
+from gdbext.structures.shapes.notation.paths import BoundPath, GlobalRoot, Root
+from gdbext.structures.shapes.notation.tomltext import Document, Value
 from gdbext.structures.shapes.shape import SECTIONS, keys_of
-from gdbext.structures.shapes.tomltext import Document, Value
 
 Rooted = Callable[[GlobalRoot], Root]  # a variable -> a place in a mapped file
 

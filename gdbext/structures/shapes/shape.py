@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Collection, Generic, Mapping, Optional, Sequence, TypeVar, Union
 
 from gdbext.errors import ShapeError
-from gdbext.structures.shapes.expressions import Expression, parse_expression, shown
-from gdbext.structures.shapes.paths import BoundPath, Path, parse_path
+from gdbext.structures.shapes.notation.expressions import Expression, parse_expression, shown
+from gdbext.structures.shapes.notation.paths import BoundPath, Path, parse_path
 
 Paths = tuple[Path, ...]  # alternatives, best first
 P = TypeVar("P", covariant=True)  # Paths, or once bound BoundPath

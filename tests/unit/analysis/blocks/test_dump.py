@@ -19,12 +19,12 @@ from gdbext.analysis.reach.model import PLAIN, Reading
 from gdbext.analysis.types.model import BlockTypes, TypeName
 from gdbext.debuginfo import NoDebugInfo
 from gdbext.heap.model import Span, State
+from gdbext.layout.declared import declare_types
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.process import Module, Thread
 from gdbext.progress import SILENT
 from gdbext.render import json_pieces, text
-from gdbext.structures.shapes.declared import declare_types
 from gdbext.structures.shapes.shape import StructPart
 from gdbext.target import Target
 from tests.unit.analysis.heaps import heap_of

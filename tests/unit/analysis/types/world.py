@@ -12,11 +12,11 @@ from gdbext.analysis.types.model import CONFIDENCE_NAMES
 from gdbext.debuginfo import NoDebugInfo, Symbol, TypedPlace
 from gdbext.heap.model import Blocks, Heap
 from gdbext.kernels import NOT_REACHED, REACHED, BlockIndex, Hits, PointerRules
+from gdbext.layout.declared import DeclaredTypes
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.process import Module
 from gdbext.progress import SILENT
-from gdbext.structures.shapes.declared import DeclaredTypes
 from gdbext.structures.shapes.shape import StructPart
 from gdbext.target import Target
 

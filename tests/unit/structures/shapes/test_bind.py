@@ -6,12 +6,13 @@ import pytest
 
 from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import ShapeError
+from gdbext.layout.declared import declare_types
 from gdbext.layout.types import Code, Located, Type
-from gdbext.structures.shapes.bind import bind
-from gdbext.structures.shapes.expressions import Expression
+from gdbext.structures.shapes.bind import Layered, bind
 from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.notation.expressions import Expression
 from gdbext.structures.shapes.opening import open_links
-from gdbext.structures.shapes.shape import parse_shape
+from gdbext.structures.shapes.shape import StructPart, parse_shape
 from gdbext.structures.walk.model import Scalar
 from tests.support.worlds import ABIS, World, library
 
@@ -403,3 +404,20 @@ def test_what_does_not_fit_is_told_with_shape_key_and_member(text, message):
 def test_without_types_names_cannot_be():
     with pytest.raises(ShapeError, match="shape table: let.mask: an untyped object has no members, so no mask"):
         bind(parse_shape(TABLE, "t"), None, NoDebugInfo(), library(TABLE), ABIS["x86-64"])
+
+
+ROWS = (StructPart("struct node", ("u64 next",)), StructPart("pair", ("u64 grid[9]",)))
+
+
+class Debugger(NoDebugInfo):
+    def find_type(self, name):
+        sizes = {"struct node": 96, "struct pair": 0}
+        return Type(name, Code.STRUCT, sizes[name]) if name in sizes else None
+
+
+def test_declarations_stand_in_for_what_is_missing_or_incomplete():
+    both = Layered(Debugger(), declare_types(ROWS, ABIS["x86-64"]))
+    assert both.find_type("struct node").size == 96
+    assert both.find_type("struct pair").size == 72
+    assert both.find_type("struct nothing") is None
+    assert both.find_global("x") is None

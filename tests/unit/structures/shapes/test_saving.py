@@ -9,8 +9,8 @@ from gdbext.debuginfo import NoDebugInfo
 from gdbext.layout.types import Located
 from gdbext.structures.shapes.bind import BoundShape, bind
 from gdbext.structures.shapes.library import Library
+from gdbext.structures.shapes.notation.paths import BoundPath, ModuleRoot
 from gdbext.structures.shapes.opening import open_shape
-from gdbext.structures.shapes.paths import BoundPath, ModuleRoot
 from gdbext.structures.shapes.saving import save_all, save_raw
 from gdbext.structures.shapes.shape import SECTIONS, parse_shape
 from tests.support.worlds import ABIS, World, library

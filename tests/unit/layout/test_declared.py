@@ -3,10 +3,9 @@
 import pytest
 
 from gdbext.abi import I386, X86_64
-from gdbext.debuginfo import NoDebugInfo
 from gdbext.errors import ShapeError
-from gdbext.layout.types import Code, Type
-from gdbext.structures.shapes.declared import Layered, declare_types
+from gdbext.layout.declared import declare_types
+from gdbext.layout.types import Code
 from gdbext.structures.shapes.shape import StructPart
 
 NODE = StructPart("struct node", ("u32 lock", "struct node *next", "u8 tags[3]", "i64 value", "struct node **slots"))
@@ -55,17 +54,3 @@ def test_a_structure_may_point_to_itself_and_to_the_unknown():
 def test_mistakes_are_named(members, message):
     with pytest.raises(ShapeError, match=message):
         declare_types((StructPart("struct a", members),), X86_64).find_type("struct a")
-
-
-class Debugger(NoDebugInfo):
-    def find_type(self, name):
-        sizes = {"struct node": 96, "struct pair": 0}
-        return Type(name, Code.STRUCT, sizes[name]) if name in sizes else None
-
-
-def test_declarations_stand_in_for_what_is_missing_or_incomplete():
-    both = Layered(Debugger(), declare_types((NODE, PAIR), X86_64))
-    assert both.find_type("struct node").size == 96
-    assert both.find_type("struct pair").size == 72
-    assert both.find_type("struct nothing") is None
-    assert both.find_global("x") is None

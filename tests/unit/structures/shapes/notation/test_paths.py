@@ -6,11 +6,11 @@ import pytest
 
 from gdbext.abi import I386, X86_64
 from gdbext.errors import FaultError, ShapeError
+from gdbext.layout.declared import declare_types
 from gdbext.layout.types import Code, Field, Type
 from gdbext.memory import Reader
 from gdbext.memory.fake import FakeMemory
-from gdbext.structures.shapes.declared import declare_types
-from gdbext.structures.shapes.paths import (
+from gdbext.structures.shapes.notation.paths import (
     Form,
     GlobalRoot,
     ModuleRoot,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.errors import ShapeError
-from gdbext.structures.shapes.expressions import parse_expression
+from gdbext.structures.shapes.notation.expressions import parse_expression
 
 MASK = (1 << 64) - 1
 WORDS = st.integers(0, MASK)

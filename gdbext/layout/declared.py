@@ -1,15 +1,13 @@
-"""Types declared in text, for programs without type information; and one source of types behind another."""
+"""Types declared in text, as C declares them: for programs without type information, and for variants of libc."""
 
 from __future__ import annotations
 
 import re
-from typing import Mapping, Optional, Sequence
+from typing import Mapping, Optional, Protocol, Sequence
 
 from gdbext.abi import Abi
-from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError
 from gdbext.layout.types import Code, Field, Located, Type, bare_name
-from gdbext.structures.shapes.shape import StructPart
 
 _MEMBER = re.compile(
     r"(?P<type>(?:struct\s+|union\s+)?[A-Za-z_]\w*)\s*(?P<stars>\**)\s*(?P<name>[A-Za-z_]\w*)\s*(?P<counts>(?:\[\w*\])*)$"
@@ -18,12 +16,22 @@ _FIXED = {"char": (1, False), "bool": (1, False)}
 _FIXED.update({f"{mark}{bits}": (bits // 8, mark == "i") for mark in "ui" for bits in (8, 16, 32, 64)})
 
 
+class Declaration(Protocol):
+    """One structure: its members in order, ``u32 count``, ``struct node *next[4]``."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def members(self) -> Sequence[str]: ...  # noqa: D102
+
+
 class DeclaredTypes:
     """The structures that some rows declare. Made by :func:`declare_types`."""
 
-    def __init__(self, rows: Sequence[StructPart], abi: Abi) -> None:
+    def __init__(self, rows: Sequence[Declaration], abi: Abi, counts: Mapping[str, int] = {}) -> None:
         self._abi = abi
-        self._rows: Mapping[str, StructPart] = {bare_name(row.name): row for row in rows}
+        self._counts = counts
+        self._rows: Mapping[str, Declaration] = {bare_name(row.name): row for row in rows}
         self._known: "dict[str, Type]" = {}
 
     def find_type(self, name: str) -> Optional[Type]:
@@ -39,7 +47,7 @@ class DeclaredTypes:
         """Return None: text declares no variables."""
         return None
 
-    def _struct(self, row: StructPart) -> Type:
+    def _struct(self, row: Declaration) -> Type:
         # Laid out at once for its size; the pointers in it stay lazy, so it may point to itself.
         placed, offset, alignment = [], 0, 1
         for text in row.members:
@@ -54,7 +62,8 @@ class DeclaredTypes:
     def _type(self, owner: str, member: "re.Match[str]") -> "tuple[Type, int]":
         base, align = self._pointed(member) if member["stars"] else self._plain(owner, member["type"])
         for count in reversed(re.findall(r"\[(\w*)\]", member["counts"])):
-            base = _array(base, int(count, 0) if count else None)
+            known = self._counts.get(count)
+            base = _array(base, int(count, 0) if count and known is None else known)
         return base, align
 
     def _plain(self, owner: str, name: str) -> "tuple[Type, int]":
@@ -98,34 +107,14 @@ class DeclaredTypes:
         return min(max(type.size, 1), self._abi.pointer_size)
 
 
-class Layered:
-    """Types of one source, and of another where the first has none.
+def declare_types(rows: Sequence[Declaration], abi: Abi, counts: Mapping[str, int] = {}) -> DeclaredTypes:
+    """Return structures, laid out as a C compiler does for ``abi``.
 
-    :param second: asked when the first does not know a type, or knows it only as incomplete.
+    Mistakes show, as :class:`ShapeError`, when a type is asked for.
+
+    :param counts: values of the names used as array lengths.
     """
-
-    def __init__(self, first: Types, second: Types) -> None:
-        self._first = first
-        self._second = second
-
-    def find_type(self, name: str) -> Optional[Type]:
-        """Return the complete type of that name, or None."""
-        found = self._first.find_type(name)
-        if found is not None and found.size:
-            return found
-        return self._second.find_type(name) or found
-
-    def find_global(self, name: str) -> Optional[Located]:
-        """Return a variable, or None."""
-        return self._first.find_global(name) or self._second.find_global(name)
-
-
-def declare_types(rows: Sequence[StructPart], abi: Abi) -> DeclaredTypes:
-    """Return the structures that a shape declares, laid out as a C compiler does for ``abi``.
-
-    Mistakes show when a type is asked for.
-    """
-    return DeclaredTypes(rows, abi)
+    return DeclaredTypes(rows, abi, counts)
 
 
 def _parse(owner: str, text: str) -> "re.Match[str]":

@@ -9,7 +9,7 @@ from typing import Callable, Iterator, Optional, Sequence, Union
 from gdbext.errors import ShapeError
 from gdbext.layout.types import Code, Field, Type
 from gdbext.memory import Reader
-from gdbext.structures.shapes.expressions import shown
+from gdbext.structures.shapes.notation.expressions import shown
 from gdbext.structures.walk.model import NUMBER_SIZES, Scalar
 
 _STEP = re.compile(

@@ -1,0 +1,1 @@
+"""How shape files write things: paths, expressions, TOML itself."""
