@@ -12,6 +12,7 @@ from typing import Collection, Iterator, Optional, Sequence
 
 from gdbext.errors import UsageError
 from gdbext.layout.types import Code, Field, Type, bare_name
+from gdbext.structures.shapes.notation.paths import parse_path
 from gdbext.structures.shapes.notation.tomltext import Document
 
 _DEEPEST = 4
@@ -171,7 +172,10 @@ class _Proposal:
         self.reasons.append(
             f"{bins.array.path} is an array of bins, each leading to {bins.node.name}; {count} says how many"
         )
-        self._let([(member, path) for member, path in (("mask", mask), ("bits", self._bits(count))) if path])
+        bits = self._named(_BITS) if count == "1 << bits" else None
+        if mask or bits:
+            self.out.section("let")
+            self.out.keys((("mask", mask), ("bits", bits)))
         self._bins(bins, count, bool(mask))
         self._node(bins.node, bins.head)
         self._table(bins, count)
@@ -247,9 +251,6 @@ class _Proposal:
             return "1 << bits"
         return "mask + 1" if self._named(_MASK) else None
 
-    def _bits(self, count: str) -> Optional[str]:
-        return self._named(_BITS) if count == "1 << bits" else None
-
     def _try_group(self) -> bool:
         for member in self.members:
             item = member.type.target if member.type.code in (Code.POINTER, Code.ARRAY) else None
@@ -294,7 +295,7 @@ class _Proposal:
         heads = [member for member in self.members if _target_links(member.type)]
         if not heads:
             return False
-        heads.sort(key=lambda member: _position(member.path, _FIRST, _LAST))
+        heads.sort(key=lambda member: 0 if _has(member.path, _FIRST) else 2 if _has(member.path, _LAST) else 1)
         node = heads[0].type.target
         assert node is not None
         self.kind = "list"
@@ -326,7 +327,7 @@ class _Proposal:
         elif key is not None and _is_text(key.type):
             self.out.key("key_is", "string")
         self.reasons.append(f"{link.path} leads from {node.name} to the next")
-        offset = next((at for path, at in _records(node, "", 0) if path == link.inner), 0)
+        offset = parse_path(link.inner).bind(node).offset if link.inner else 0
         if offset:
             self.out.section("link")
             self.out.key("relative", -offset, f"links lead to {link.inner}, not to the node")
@@ -334,11 +335,6 @@ class _Proposal:
     def _also(self, key: str, paths: Sequence[str]) -> None:
         for path in paths:
             self.out.comment(f'or {key} = "{path}"')
-
-    def _let(self, rows: "Sequence[tuple[str, str]]") -> None:
-        if rows:
-            self.out.section("let")
-            self.out.keys(rows)
 
     def _stored_hash(self, node: Type) -> Optional[str]:
         return _find_named(list(_members(node, "", 0)), _HASH, Code.INTEGER)
@@ -365,23 +361,11 @@ def _members(type: Type, prefix: str, depth: int) -> Iterator[_Member]:
 def _first_of_few(path: str, type: Type) -> Iterator[_Member]:
     """Iterate over the first item of a short array: a table that is rehashed has two of most members."""
     few = type.code is Code.ARRAY and 1 < (type.length or 0) <= _FEW
-    if few and type.target is not None and type.target.size > 1 or (few and _named_like_bits(path)):
+    if few and type.target is not None and type.target.size > 1 or (few and _has(path, _BITS)):
         assert type.target is not None
         yield _Member(f"{path}[0]", type.target)
         if type.target.is_record:
             yield from _members(type.target, f"{path}[0]", 2)
-
-
-def _named_like_bits(path: str) -> bool:
-    return _has(path, _BITS)
-
-
-def _records(type: Type, prefix: str, offset: int) -> "Iterator[tuple[str, int]]":
-    for member in type.fields:
-        if member.type.is_record:
-            path = _joined(prefix, member)
-            yield path, offset + member.offset
-            yield from _records(member.type, path, offset + member.offset)
 
 
 def _links(whole: Type, type: Type, prefix: str, depth: int) -> Iterator[Link]:
@@ -470,10 +454,6 @@ def _alike(one: str, other: str) -> bool:
 
 def _has(name: str, words: Sequence[str]) -> bool:
     return any(word in name.lower() for word in words)
-
-
-def _position(name: str, good: Sequence[str], bad: Sequence[str]) -> int:
-    return 0 if _has(name, good) else 2 if _has(name, bad) else 1
 
 
 def _find_named(members: Sequence[_Member], words: Sequence[str], code: Optional[Code]) -> Optional[str]:

@@ -12,7 +12,6 @@ from typing import Iterable, Iterator, Mapping, Optional, Sequence
 from gdbext.errors import ShapeError
 from gdbext.layout.types import Type, bare_name
 from gdbext.report import Problem
-from gdbext.structures.shapes.notation.paths import find_binding
 from gdbext.structures.shapes.shape import Shape, parse_shape
 
 _LARGEST = 1 << 20  # bytes of a file; those of the pack have some two thousand
@@ -143,7 +142,10 @@ def _matches(shape: Shape, type: Type) -> bool:
 def _has_needs(shape: Shape, type: Type) -> bool:
     if not shape.needs or shape.types or not type.is_record:
         return False
-    return all(find_binding([path], type) is not None for path in shape.needs)
+    try:
+        return all(path.bind(type) for path in shape.needs)
+    except ShapeError:
+        return False
 
 
 def _names(type: Type) -> Sequence[str]:

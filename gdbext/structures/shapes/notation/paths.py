@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from typing import Callable, Iterator, Optional, Sequence, Union
+from dataclasses import dataclass, field
+from typing import Callable, Iterator, Optional, Union
 
 from gdbext.errors import ShapeError
-from gdbext.layout.types import Code, Field, Type
+from gdbext.layout.types import Code, Type
 from gdbext.memory import Reader
 from gdbext.structures.shapes.notation.expressions import shown
 from gdbext.structures.walk.model import NUMBER_SIZES, Scalar
@@ -191,24 +191,6 @@ def parse_path(text: str) -> Path:
     return Path(text.strip(), tuple(_steps(text, rest, root is None)), root, form, address)
 
 
-def find_binding(
-    paths: Sequence[Path],
-    type: Optional[Type],
-    root_type: Callable[[str], Optional[Type]] = lambda name: None,
-) -> Optional[BoundPath]:
-    """Return the first of some paths that binds, or None.
-
-    :param root_type: the type of a global variable by name.
-    """
-    for path in paths:
-        known = root_type(path.root.name) if isinstance(path.root, GlobalRoot) else None
-        try:
-            return path.bind(type, known)
-        except ShapeError:
-            continue
-    return None
-
-
 def for_each_ending(type: Type, name: str) -> Iterator[str]:
     """Iterate over the paths within a structure, without following pointers, that end in a member ``name``."""
     yield from _ending(type, name, "", 0)
@@ -321,25 +303,3 @@ def _ending(type: Type, name: str, prefix: str, depth: int) -> Iterator[str]:
             yield from _ending(
                 member.type, name, f"{inner}." if inner and inner != prefix else prefix, depth + 1
             )
-
-
-def moved(path: BoundPath, bytes: int) -> BoundPath:
-    """Return a path whose object starts ``bytes`` later."""
-    return replace(path, offsets=(path.offsets[0] + bytes, *path.offsets[1:]))
-
-
-__all__ = [
-    "BoundPath",
-    "Field",
-    "Form",
-    "GlobalRoot",
-    "ModuleRoot",
-    "Path",
-    "Root",
-    "RootAddress",
-    "find_binding",
-    "for_each_ending",
-    "moved",
-    "parse_path",
-    "read_form",
-]

@@ -3,6 +3,7 @@
 import pytest
 
 from gdbext.errors import UsageError
+from gdbext.layout.types import Code, Field, Type
 from gdbext.structures.shapes.bind import bind
 from gdbext.structures.shapes.guessing import Link, find_heads, find_links, guess
 from gdbext.structures.shapes.opening import open_links, open_shape
@@ -157,3 +158,11 @@ def test_links_and_heads_of_a_type(world):
     assert Link("link.next", "link") in find_links(world.type("task"))
     assert find_heads(world.type("lruhash_bin")) == [("overflow_list", "overflow_next")]
     assert find_heads(world.type("plain")) == []
+
+
+def test_links_in_an_anonymous_union_lead_to_the_whole_node():
+    link = Type("struct item *", Code.POINTER, 8, target=lambda: node)
+    union = Type("union {...}", Code.UNION, 8, fields=lambda: [Field("next", 0, link)])
+    node = Type("struct item", Code.STRUCT, 16, fields=lambda: [Field("", 8, union)])
+    found = guess(node)
+    assert 'next = "next"' in found.text and "relative" not in found.text
