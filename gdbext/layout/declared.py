@@ -83,15 +83,10 @@ class DeclaredTypes:
         return inner, self._alignment(inner)
 
     def _pointed(self, member: "re.Match[str]") -> "tuple[Type, int]":
-        word, stars = self._abi.pointer_size, len(member["stars"])
-        name = member["type"]
-        if stars == 1:
-            made = Type(f"{name} *", Code.POINTER, word, target=lambda: self._target(name))
-        else:
-            inner = Type(f"{name} *", Code.POINTER, word, target=lambda: self._target(name))
-            for _ in range(stars - 1):
-                inner = _pointer_to(inner, word)
-            made = inner
+        word, name = self._abi.pointer_size, member["type"]
+        made = Type(f"{name} *", Code.POINTER, word, target=lambda: self._target(name))
+        for _ in member["stars"][1:]:
+            made = _pointer_to(made, word)
         return made, word
 
     def _target(self, name: str) -> Optional[Type]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Mapping, Optional, Sequence
 
 from gdbext.debuginfo import NO_DEBUG_INFO, Frame, Stacks
-from gdbext.process import Module, Thread
+from gdbext.process import Thread
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.locks.futexes import Classified, classify
 from gdbext.structures.locks.mention import find_mentions
@@ -45,7 +45,8 @@ class _Look:
         self._stacks = stacks
         self._tids = tids
         self._objects: Objects = objects_of(target, tids)
-        self._libc = _find_libc(target)
+        named = (module for module in target.modules if module.path.rpartition("/")[2].startswith(_LIBC))
+        self._libc = next(named, None)
 
     def wait_of(self, thread: Thread) -> Wait:
         tid = self._tids.inner.get(thread.number)
@@ -105,13 +106,6 @@ def _unowned(waits: Sequence[Wait]) -> Mapping[int, "set[int]"]:
         if wait.primitive is not None and wait.lock and not owned:
             waiting.setdefault(wait.lock, set()).add(wait.thread.number)
     return waiting
-
-
-def _find_libc(target: Target) -> Optional[Module]:
-    for module in target.modules:
-        if module.path.rpartition("/")[2].startswith(_LIBC):
-            return module
-    return None
 
 
 def _notes(target: Target, tids: Tids, waits: Sequence[Wait]) -> Sequence[str]:

@@ -152,7 +152,8 @@ def _find_certain(
         state = objects.find_pi_word(wait.address)
         return Classified(Primitive.PI, wait.address, state, Confidence.HIGH, ("futex operation LOCK_PI",))
     if wait.operation == _WAIT and not wait.private and wait.value == _GUARD:
-        return _initialised(wait, objects, ("the word awaited is the guard of a C++ static in initialisation",))
+        guard = ("the word awaited is the guard of a C++ static in initialisation",)
+        return Classified(Primitive.ONCE, wait.address, _once(wait, objects), Confidence.HIGH, guard)
     because = _find_raw(frames, libc)
     if because is not None:
         return Classified(Primitive.FUTEX, wait.address, None, Confidence.HIGH, (because,))
@@ -168,10 +169,6 @@ def _find_raw(frames: Sequence[Frame], libc: Optional[Module]) -> Optional[str]:
     if libc is not None and frames[0].module is not None and not is_library(frames[0]):
         return f"the system call is made in {frames[0].module}"
     return None
-
-
-def _initialised(wait: FutexWait, objects: Objects, because: "tuple[str, ...]") -> Classified:
-    return Classified(Primitive.ONCE, wait.address, _once(wait, objects), Confidence.HIGH, because)
 
 
 def _once(wait: FutexWait, objects: Objects) -> LockState:

@@ -35,16 +35,14 @@ def find_mentions(target: Target, waiting: Mapping[int, Collection[int]]) -> Map
                 places.setdefault(lock, []).append(place)
         for lock, told in places.items():
             found[lock].append(_mention(thread, told))
-    return {lock: sorted(told, key=_rank) for lock, told in found.items()}
+    return {
+        lock: sorted(told, key=lambda each: each.confidence is not Confidence.MEDIUM) for lock, told in found.items()
+    }
 
 
 def _mention(thread: Thread, places: Sequence[str]) -> Mention:
     in_register = not places[0].startswith("stack")
     return Mention(thread.number, tuple(places[:_PLACES]), Confidence.MEDIUM if in_register else Confidence.LOW)
-
-
-def _rank(mention: Mention) -> bool:
-    return mention.confidence is not Confidence.MEDIUM
 
 
 def _registers(target: Target, thread: Thread) -> "Iterator[tuple[int, str]]":

@@ -22,6 +22,7 @@ _MOST_SPINNERS = 4096
 _BEFORE, _AFTER = 40, 24
 _LOOP, _LOOP_REST = 24, 12  # the loop is aligned to 16 bytes behind the attempt, and this long
 _UNDECODED = ("frame pthread_spin_lock", "which lock is not decoded on this machine")
+_PC = {"x86-64": "rip", "i386": "eip"}  # else pc
 _RETURN, _CLEAR, _JNE, _ZERO = b"\xc3", b"\x31\xc0", b"\x75", 0x40
 
 
@@ -51,7 +52,7 @@ def find_spin(target: Target, thread: Thread, frames: Sequence[Frame]) -> Option
     A thread in a ``pause`` loop that is not glibc's spins at an unknown lock: address 0, low confidence; so does one
     in ``pthread_spin_lock`` on a machine whose code is not decoded.
     """
-    code, pc = CODES.get(target.abi.machine), thread.registers.get(_pc_name(target))
+    code, pc = CODES.get(target.abi.machine), thread.registers.get(_PC.get(target.abi.machine, "pc"))
     named = any((frame.function or "").lstrip("_") == "pthread_spin_lock" for frame in frames[:1])
     if code is None and named:
         return Classified(Primitive.SPINLOCK, 0, None, Confidence.LOW, _UNDECODED)
@@ -121,7 +122,3 @@ def _find_code(target: Target, pc: int) -> Optional[bytes]:
         return bytes(target.memory.read(pc - _BEFORE, _BEFORE + _AFTER))
     except FaultError:
         return None
-
-
-def _pc_name(target: Target) -> str:
-    return {"x86-64": "rip", "i386": "eip"}.get(target.abi.machine, "pc")

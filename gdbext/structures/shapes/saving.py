@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Optional, Sequence
 
-from gdbext.abi import Abi
 from gdbext.structures.shapes.bind import BoundShape
 from gdbext.structures.shapes.notation.expressions import Expression
 from gdbext.structures.shapes.notation.paths import BoundPath, GlobalRoot, Root
@@ -45,8 +44,9 @@ class _Writer:
         self.out = Document()
 
     def write(self) -> str:
-        raw, out = self.bound.raw, self.out
-        out.comment(f"{raw.name} in offsets, for {_abi(self.bound.abi)} programs without type information.")
+        raw, out, abi = self.bound.raw, self.out, self.bound.abi
+        machine = f"{8 * abi.pointer_size}-bit {abi.byteorder}-endian"
+        out.comment(f"{raw.name} in offsets, for {machine} programs without type information.")
         out.comment(f"It is used by --shape {self.name} only.")
         head = {"name": self.name, "summary": raw.summary, "source": raw.source, "kind": raw.kind}
         out.keys({**head, "valid": self._value(raw.valid)}.items())
@@ -88,7 +88,3 @@ class _Writer:
         if isinstance(value, BoundPath) and self.rooted is not None and isinstance(value.root, GlobalRoot):
             value = replace(value, root=self.rooted(value.root))
         return value.text if isinstance(value, (BoundPath, Expression)) else value
-
-
-def _abi(abi: Abi) -> str:
-    return f"{8 * abi.pointer_size}-bit {abi.byteorder}-endian"
