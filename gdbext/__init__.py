@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gdbext.session import Session
 
-__all__ = ["__version__", "current", "open_core"]
+__all__ = ["__version__", "current", "open_core", "open_process"]
 
 
 def open_core(
@@ -49,6 +49,30 @@ def open_core(
     core = ElfCore(os.fspath(path), sysroot=sysroot)
     target, chosen = target_of(core), default_settings(settings)
     return Session(lambda: target, settings=chosen, shapes_folder=shapes_folder, let_go=core.close)
+
+
+def open_process(pid: int, *, settings: Mapping[str, int] = {}, shapes_folder: str = "") -> Session:
+    """Stop a process of this machine and return a session over it; no gdb is needed. Parameters as :func:`open_core`.
+
+    The process stands still until the session is closed, or it and its answers are collected, or this process ends,
+    however that is: use ``with``. As when gdb attaches, a few of its system calls (``epoll_wait``) return EINTR.
+
+    :param pid: of the process, as this machine numbers it.
+    :raises NoTargetError: there is no such process.
+    :raises DebuggerError: it may not be traced, somebody traces it already, or it does not stop.
+    :raises UsageError: there is no setting of that name.
+    """
+    import os
+
+    from gdbext._mount import mount
+    from gdbext.catalogue import default_settings
+    from gdbext.processtarget import hold_process
+    from gdbext.session import Session
+
+    mount(os.path.dirname(__file__))
+    known = default_settings(settings)
+    target, let_go = hold_process(pid, swapped=bool(known["swapped"]))
+    return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=let_go)
 
 
 def current() -> Session:

@@ -51,7 +51,7 @@ class TooLargeError(GdbextError):
 
 
 class DebuggerError(GdbextError):
-    """The debugger refused something."""
+    """The debugger refused something, or the kernel refused to let us be one."""
 
     kind = "debugger"
 

@@ -42,7 +42,7 @@ class Session:
     :param debug: what a debugger knows of it.
     :param settings: values by name; every setting is there.
     :param shapes_folder: the user's own shapes; "" for none.
-    :param let_go: called when the session is closed.
+    :param let_go: called once, when the session is closed.
     :ivar progress: of what runs now.
     """
 
@@ -311,11 +311,12 @@ class Session:
         self._stops.run(self._close)
 
     def _close(self) -> None:
-        self._let_go()
         self._target = self._heaps = self._block_types = None
         self._reach = {}
         self._read_target = _closed
         self.progress = SILENT
+        let_go, self._let_go = self._let_go, lambda: None
+        let_go()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session cannot be copied or pickled: it holds files; open the core again where it is needed")

@@ -10,6 +10,7 @@ are known for x86-64, i386 and aarch64.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass, field, replace
 from typing import Iterable, Mapping, Optional, Sequence
@@ -62,7 +63,7 @@ class CoreThread:
     @property
     def stack_pointer(self) -> Optional[int]:
         """The stack pointer, or None when the registers are not known."""
-        return next((self.registers[name] for name in ("rsp", "esp", "sp") if name in self.registers), None)
+        return find_stack_pointer(self.registers)
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,39 @@ _REGISTERS = {
 }
 
 
+def parse_registers(data: Buffer, abi: Abi) -> Mapping[str, int]:
+    """Return the registers of an ``elf_gregset_t``, by gdb's names; empty for machines that are not known here.
+
+    :raises struct.error: when it is too short.
+    """
+    names = _REGISTERS.get(abi.machine, "").split()
+    values = struct.unpack_from(f"{abi.order_mark}{len(names)}{abi.word_format[-1]}", data)
+    return dict(zip(names, values))
+
+
+def find_stack_pointer(registers: Mapping[str, int]) -> Optional[int]:
+    """Return the stack pointer, or None when the registers are not known."""
+    return next((registers[name] for name in ("rsp", "esp", "sp") if name in registers), None)
+
+
+def find_386_tls(data: Buffer, registers: Mapping[str, int], abi: Abi) -> Optional[int]:
+    """Return an i386 thread pointer from ``NT_386_TLS``, or None where its entry is not there."""
+    # struct user_desc: entry_number, base_addr, limit, flags; %gs holds the selector of glibc's entry
+    for at in range(0, len(data) - 15, 16):
+        number, base = struct.unpack_from(f"{abi.order_mark}II", data, at)
+        if "gs" in registers and number == (registers["gs"] & 0xFFFF) >> 3:
+            return int(base)
+    return None
+
+
+def parse_auxv(data: Buffer, abi: Abi) -> Mapping[int, int]:
+    """Return an auxiliary vector, type to value, as far as it is whole."""
+    word = abi.pointer_size
+    words = struct.unpack_from(f"{abi.order_mark}{len(data) // word}{abi.word_format[-1]}", data)
+    pairs = itertools.takewhile(lambda pair: pair[0] != 0, zip(words[::2], words[1::2]))
+    return dict(pairs)
+
+
 def parse_core_notes(notes: Iterable[Note], abi: Abi) -> CoreNotes:
     """Return what the notes say; contents that are too short or nonsense are listed as damage."""
     return _Collector(abi).collect(notes)
@@ -190,18 +224,11 @@ class _Collector:
     def _unpack(self, form: str, data: Buffer, offset: int) -> tuple[int, ...]:
         return struct.unpack_from(self._abi.order_mark + form, data, offset)
 
-    def _words(self, data: Buffer) -> tuple[int, ...]:
-        size = self._abi.pointer_size
-        return self._unpack(f"{len(data) // size}{self._abi.word_format[-1]}", data, 0)
-
     def _take_prstatus(self, data: Buffer) -> None:
         wide = self._abi.pointer_size == 8
         (signal,) = self._unpack("h", data, 12)
         (lwp,) = self._unpack("i", data, 32 if wide else 24)
-        names = _REGISTERS.get(self._abi.machine, "").split()
-        word = self._abi.word_format[-1]
-        values = self._unpack(f"{len(names)}{word}", data, 112 if wide else 72) if names else ()
-        registers = dict(zip(names, values))
+        registers = parse_registers(data[112 if wide else 72 :], self._abi)
         self._threads.append(CoreThread(lwp, registers, registers.get("fs_base"), signal))
 
     def _take_prpsinfo(self, data: Buffer) -> None:
@@ -215,11 +242,7 @@ class _Collector:
         self._process = ProcessInfo(pid, _text(comm), _text(arguments).rstrip(" "))
 
     def _take_auxv(self, data: Buffer) -> None:
-        words = self._words(data)
-        for kind, value in zip(words[::2], words[1::2]):
-            if kind == 0:
-                break
-            self._auxv[kind] = value
+        self._auxv.update(parse_auxv(data, self._abi))
 
     def _take_files(self, data: Buffer) -> None:
         size = self._abi.pointer_size
@@ -242,14 +265,9 @@ class _Collector:
         self._siginfo = self._siginfo or info
 
     def _take_386_tls(self, data: Buffer) -> None:
-        # struct user_desc: entry_number, base_addr, limit, flags; %gs holds the selector of glibc's entry
-        selector = self._threads[-1].registers.get("gs") if self._threads else None
-        if selector is None:
-            return
-        for at in range(0, len(data) - 15, 16):
-            number, base = self._unpack("II", data, at)
-            if number == (selector & 0xFFFF) >> 3:
-                self._set_tls(base)
+        tls = find_386_tls(data, self._threads[-1].registers, self._abi) if self._threads else None
+        if tls is not None:
+            self._set_tls(tls)
 
     def _take_arm_tls(self, data: Buffer) -> None:
         if self._threads:

@@ -22,7 +22,7 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from gdbext.errors import FaultError
+from gdbext.errors import FaultError, NoTargetError
 from gdbext.memory import Buffer, Region, RegionIndex
 from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, subtract, unite
 from gdbext.memory.mappedfiles import MappedFiles
@@ -43,12 +43,14 @@ class ProcessMemory:
     :param pid: as this machine numbers it.
     :param swapped: whether pages that are swapped out may be read, which brings them back.
     :param brief: for a few small reads: which pages there are is asked for each, until one is not there.
+    :param holder: what keeps the process stopped, to live as long as this.
     :raises NoTargetError: when there is no such process, or it has no memory any more.
     :raises GdbextError: when it may not be read.
     """
 
-    def __init__(self, pid: int, swapped: bool = False, brief: bool = False) -> None:
+    def __init__(self, pid: int, swapped: bool = False, brief: bool = False, holder: object = None) -> None:
         self.pid = pid
+        self._holder = holder
         self._swapped = swapped
         self._descriptor: Optional[int] = None
         self._mappings = read_mappings(pid, brief)
@@ -107,8 +109,10 @@ class ProcessMemory:
         """Return ``size`` bytes.
 
         :raises FaultError: when any of them cannot be read, or is not there and cannot be had otherwise.
-        :raises NoTargetError: when the process is gone.
+        :raises NoTargetError: when the process is gone, or the memory closed: then it runs, and pages come and go.
         """
+        if self._descriptor is None:
+            raise NoTargetError("the process is not held any more", "open it again")
         if size >= 0 and self._is_present(address, size):
             return self._read_file(address, size) if size <= _SMALL else self._read_run(address, size)
         found = self._read_bulk(address, size)
@@ -119,9 +123,10 @@ class ProcessMemory:
         return self.read(address, size)
 
     def close(self) -> None:
-        """Close ``/proc/PID/mem``; small reads fail from then on."""
+        """Close what is open of the process; reads fail from then on."""
         self._closing()
         self._descriptor = None
+        self.__dict__.pop("_files", None)
 
     def _is_present(self, address: int, size: int) -> bool:
         low, high = self._last

@@ -19,7 +19,7 @@ LEAVES = {
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 DEBUGINFO = LAYOUT | {"process", "debuginfo"}
-TARGET = DEBUGINFO | {"target", "coretarget"}
+TARGET = DEBUGINFO | {"target", "coretarget", "tracing", "processtarget"}
 HEAP = TARGET | {"kernels", "heap"}
 BRIDGE = HEAP | {"structures", "analysis", "render", "answers", "session", "bridge", "commands", "printers", "_mount"}
 ALLOWED = {
@@ -42,6 +42,8 @@ ALLOWED = {
     "debuginfo": LAYOUT | {"process"},
     "target": DEBUGINFO,
     "coretarget": TARGET,
+    "tracing": MEMORY | {"process"},
+    "processtarget": TARGET,
     "heap": HEAP,
     "structures": HEAP,
     "analysis": HEAP | {"structures"},

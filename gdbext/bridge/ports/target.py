@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from dataclasses import replace
 from typing import Mapping, Optional, Sequence
 
@@ -21,19 +20,18 @@ from gdbext.bridge.ports import threads
 from gdbext.bridge.ports.memory import GdbMemory, read_regions
 from gdbext.bridge.ports.objfiles import check_objfiles
 from gdbext.bridge.ports.symbols import GdbSymbols
-from gdbext.bridge.ports.tasks import check_tasks, find_living
 from gdbext.bridge.stops import settings
 from gdbext.errors import NoTargetError
 from gdbext.memory import Memory
 from gdbext.memory.cached import CachedMemory
+from gdbext.memory.corenotes import AT_PAGESZ
 from gdbext.memory.presence import check_swapped
 from gdbext.memory.process import ProcessMemory
-from gdbext.process import Identity, Module, Thread
+from gdbext.process import Thread
+from gdbext.processtarget import identify
 from gdbext.report import Problem
 from gdbext.target import Target
-
-AT_PAGESZ = 6
-AT_ENTRY = 9
+from gdbext.tracing.tasks import check_tasks, find_living
 
 _STRATUM = re.compile(r"^\s*- (\S+) \(", re.MULTILINE)
 _CORE_FILE = re.compile(r"^\s*[`'\"‘](.+)['\"’], ", re.MULTILINE)
@@ -119,7 +117,7 @@ def _read_process(local: bool) -> Target:
     abi = read_abi(auxv)
     memory = _process_memory(pid, local)
     modules = coretarget.modules_of(memory, abi)
-    identity = _identity(pid, local, modules, auxv)
+    identity = identify(pid, modules, auxv, local=local, named=gdb.selected_inferior().progspace.filename)
     listed = threads.read_threads(abi)
     problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
     problems += check_tasks(pid, listed) if local else ()
@@ -168,22 +166,3 @@ def read_abi(auxv: Mapping[int, int]) -> Abi:
         machine=_MACHINES.get(name, name),
         page_size=auxv.get(AT_PAGESZ, 4096),
     )
-
-
-def _identity(pid: int, local: bool, modules: Sequence[Module], auxv: Mapping[int, int]) -> Identity:
-    entry = auxv.get(AT_ENTRY, 0)
-    program = next((module for module in modules if module.base <= entry < module.end), None)
-    path = _local_exe(pid) if local else None
-    return Identity(
-        exe=path or (program.path if program else gdb.selected_inferior().progspace.filename),
-        build_id=program.build_id if program else None,
-        pid=pid,
-        time=time.time(),
-    )
-
-
-def _local_exe(pid: int) -> Optional[str]:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:  # another user's process
-        return None

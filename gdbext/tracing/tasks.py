@@ -18,7 +18,7 @@ UNLISTED = "threads-not-listed"
 def check_tasks(pid: int, threads: Sequence[Thread]) -> Sequence[Problem]:
     """Return a problem when the kernel knows living threads of a process of this machine that are not among these."""
     known = {thread.lwp for thread in threads}
-    missing = [tid for tid in _living(pid) if tid not in known]
+    missing = [tid for tid in living(pid) if tid not in known]
     if not missing:
         return ()
     message = f"the debugger has {len(known)} of the {len(known) + len(missing)} threads of the process"
@@ -30,11 +30,11 @@ def find_living(pid: int) -> int:
 
     :returns: ``pid`` too when nothing tells.
     """
-    living = list(_living(pid))
-    return pid if pid in living or not living else living[0]
+    found = list(living(pid))
+    return pid if pid in found or not found else found[0]
 
 
-def _living(pid: int) -> Iterator[int]:
+def living(pid: int) -> Iterator[int]:
     """Iterate over the kernel's ids of the threads, but for those that have ended (a first thread stays listed)."""
     try:
         tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]

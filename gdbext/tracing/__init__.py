@@ -1,0 +1,1 @@
+"""Holding a process of this machine, by the kernel's own means."""

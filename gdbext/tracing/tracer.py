@@ -1,0 +1,190 @@
+"""A process of this machine that is stopped by us, from open to close.
+
+ptrace takes calls for a thread only from the thread that seized it; so one thread of our own makes all of them, and
+whoever reads may be any. The kernel lets go of all tracees when that thread ends, also by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from typing import Dict, Mapping, Optional, Sequence
+
+from gdbext.errors import DebuggerError, GdbextError, NoTargetError
+from gdbext.memory.corenotes import NT_386_TLS, NT_ARM_TLS, NT_PRSTATUS
+from gdbext.memory.mappings import gone, read_proc
+from gdbext.tracing import ptrace
+from gdbext.tracing.tasks import living
+
+_PATIENCE = 10.0  # seconds until a thread that does not stop is given up: one in the kernel's uninterruptible sleep
+_PAUSE = 0.0005
+_SETS = (NT_PRSTATUS, NT_386_TLS, NT_ARM_TLS)
+
+
+@dataclass(frozen=True)
+class StoppedThread:
+    """A thread at the stop.
+
+    :param sets: its register sets as the kernel has them, by number of their note; empty where there is none.
+    """
+
+    tid: int
+    sets: Mapping[int, bytes]
+
+
+class Tracer:
+    """All threads of a process, stopped until :meth:`let_go` is called, this object is collected, or we end.
+
+    A signal that is sent meanwhile is delivered afterwards, and a process that a signal had stopped stays stopped.
+
+    :param pid: of the process, or of one of its threads.
+    :raises NoTargetError: there is no such process.
+    :raises DebuggerError: it may not be traced, is traced by another, or does not stop.
+    :ivar threads: in the kernel's order, the process's first one first.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = _find_process(pid)
+        work = _Work(self.pid)
+        worker = threading.Thread(target=work.run, name=f"gdbext holds {self.pid}", daemon=True)
+        worker.start()
+        self._finalizer = weakref.finalize(self, _let_go, work, worker)
+        try:
+            work.ready.wait()
+        except KeyboardInterrupt:
+            self.let_go()
+            raise
+        if work.fault is not None:
+            self.let_go()
+            raise work.fault
+        self.threads = work.threads
+
+    def let_go(self) -> None:
+        """Let the process go on, if it does not already."""
+        self._finalizer()
+
+
+def _let_go(work: "_Work", worker: threading.Thread) -> None:
+    work.release.set()
+    worker.join()
+
+
+class _Work:
+    """What the tracing thread does.
+
+    :ivar ready: once all threads are stopped, or there is a fault.
+    :ivar release: set by others when it is to end.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ready, self.release = threading.Event(), threading.Event()
+        self.fault: Optional[GdbextError] = None
+        self.threads: Sequence[StoppedThread] = ()
+        self._signals: Dict[int, int] = {}  # by thread, those at which it stopped
+        self._until = time.monotonic() + _PATIENCE
+
+    def run(self) -> None:
+        """Hold the process."""
+        try:
+            self._stop()
+            self.threads = [_read_thread(tid) for tid in living(self.pid)]
+            self.ready.set()
+            self.release.wait()
+        except GdbextError as fault:
+            self.fault = fault
+        finally:
+            for tid, signal in self._signals.items():
+                ptrace.detach(tid, signal)
+            self.ready.set()
+
+    def _stop(self) -> None:
+        """Stop every thread: only one that runs makes others, so the last list has none that is new."""
+        while True:
+            found = list(living(self.pid))
+            if not found:
+                raise gone(self.pid)
+            running = [tid for tid in found if tid not in self._signals or ptrace.find_stop(tid) is None]
+            if not running:
+                return
+            for tid in [tid for tid in running if _seize(self.pid, tid)]:
+                self._await(tid)
+
+    def _await(self, tid: int) -> None:
+        """Wait until a thread is stopped, or has ended, or is ours no more: another one made exec and got its id."""
+        while (signal := ptrace.find_stop(tid)) is None:
+            if not _is_ours(tid):
+                return
+            if self.release.is_set() or time.monotonic() > self._until:
+                message = f"thread {tid} of process {self.pid} did not stop in {_PATIENCE:.0f} s"
+                raise DebuggerError(message, "the kernel does not let go of it (state D in ps); try again")
+            time.sleep(_PAUSE)
+        self._signals[tid] = signal
+
+
+def _read_thread(tid: int) -> StoppedThread:
+    return StoppedThread(tid, {kind: ptrace.read_registers(tid, kind) for kind in _SETS})
+
+
+def _find_process(pid: int) -> int:
+    """Return the id of the process that a thread is of."""
+    group = _status(pid).get("Tgid")
+    if group is None:
+        raise NoTargetError(f"there is no process {pid}", "ps -e lists them")
+    return int(group)
+
+
+def _seize(pid: int, tid: int) -> bool:
+    """Return whether a thread is to stop for us; False where it has ended."""
+    try:
+        ptrace.seize(tid)
+    except OSError as error:
+        if _is_ours(tid):
+            ptrace.interrupt(tid)
+            return True
+        if tid not in living(pid):
+            return False
+        raise _refused(pid, tid, error) from None
+    return True
+
+
+def _refused(pid: int, tid: int, error: OSError) -> DebuggerError:
+    """Return the error for a thread that the kernel does not let us trace."""
+    tracer = int(_status(tid).get("TracerPid", 0))
+    if tracer:
+        group, name = _status(tracer).get("Tgid", tracer), _status(tracer).get("Name", "?")
+        message = f"process {pid} is traced already, by process {group} ({name})"
+        return DebuggerError(message, "a process has one tracer: end that one")
+    if pid == os.getpid():
+        return DebuggerError("a process cannot stop itself and go on", "open it from another process")
+    message = f"process {pid} may not be traced: {error.strerror}"
+    return DebuggerError(message, f"run as the process's user or as root{_scope()}")
+
+
+def _scope() -> str:
+    """Return in words what Yama allows (kernel.yama.ptrace_scope); "" where it allows all, or is not there."""
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
+            scope = file.read().strip()
+    except OSError:
+        return ""
+    allowed = {"1": "a process's own children, or with CAP_SYS_PTRACE", "2": "with CAP_SYS_PTRACE", "3": "never"}
+    return f"; kernel.yama.ptrace_scope is {scope}: {allowed[scope]}" if scope in allowed else ""
+
+
+def _is_ours(tid: int) -> bool:
+    """Whether this thread traces another that lives."""
+    status = _status(tid)
+    return status.get("TracerPid") == str(threading.get_native_id()) and status.get("State", "Z")[0] not in "ZX"
+
+
+def _status(tid: int) -> Mapping[str, str]:
+    """Return what the kernel says of a process or a thread; empty where there is none."""
+    try:
+        text = read_proc(tid, "status")
+    except NoTargetError:
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
