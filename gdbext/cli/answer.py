@@ -6,10 +6,10 @@ import re
 import signal
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from gdbext.cli.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
 from gdbext.cli.gdbrun import GdbOutcome
 from gdbext.cli.options import Options
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError
+from gdbext.starting.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
 
 
 def explain(options: Options, outcome: GdbOutcome) -> GdbextError:

@@ -9,11 +9,11 @@ import tempfile
 from dataclasses import replace
 from typing import Mapping, Sequence
 
-from gdbext.cli.failures import GdbFailedError
-from gdbext.cli.gdbrun import with_packages
 from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.errors import UsageError
+from gdbext.starting.failures import GdbFailedError
+from gdbext.starting.gdbjob import with_packages
 
 
 def open_target(options: Options) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from gdbext.cli.corefile import read_core
-from gdbext.cli.executable import choose_exe, find_running
-from gdbext.cli.gdbrun import GdbJob
 from gdbext.cli.options import Options
 from gdbext.cli.output import tell
-from gdbext.cli.process import check_process
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
+from gdbext.starting.corefile import read_core
+from gdbext.starting.executable import choose_exe, find_running
+from gdbext.starting.gdbjob import GdbJob
+from gdbext.starting.process import check_process
 
 
 def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob:

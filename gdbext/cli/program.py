@@ -9,12 +9,12 @@ import sys
 import traceback
 from typing import Any, Optional, Sequence
 
-from gdbext.cli.failures import TimeOutError
 from gdbext.cli.help import help_text
 from gdbext.cli.options import Options, outline, parse
 from gdbext.cli.output import Output, tell
 from gdbext.errors import GdbextError
 from gdbext.report import Status
+from gdbext.starting.failures import TimeOutError
 from gdbext.version import __version__
 
 

@@ -11,15 +11,16 @@ from dataclasses import replace
 from typing import Any, Mapping, Optional
 
 from gdbext.cli import answer
-from gdbext.cli.failures import GdbFailedError, TimeOutError
-from gdbext.cli.gdbrun import GdbJob, GdbOutcome, run_gdb
+from gdbext.cli.gdbrun import GdbOutcome, run_gdb
 from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output, tell
-from gdbext.cli.process import is_stopped, wake
 from gdbext.errors import GdbextError, UsageError
 from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
+from gdbext.starting.failures import GdbFailedError, TimeOutError
+from gdbext.starting.gdbjob import GdbJob
+from gdbext.starting.process import is_stopped, wake
 
 _INTERVAL = 1.0  # seconds between two samples
 _WIDTH = 100  # of lines where there is no terminal

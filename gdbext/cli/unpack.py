@@ -16,9 +16,9 @@ import zlib
 from contextlib import contextmanager
 from typing import IO, Iterator, NamedTuple, Optional, cast
 
-from gdbext.cli.corefile import open_binary
-from gdbext.cli.failures import GdbFailedError, TimeOutError
 from gdbext.errors import BadCoreError
+from gdbext.starting.corefile import open_binary
+from gdbext.starting.failures import GdbFailedError, TimeOutError
 
 _STEP = 1 << 20
 _HOLE = 4096

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from gdbext.cli.corefile import read_build_id, read_core
 from gdbext.coretarget import read_core_target
+from gdbext.starting.corefile import read_build_id, read_core
 
 ROOT = Path(__file__).resolve().parents[2]
 GDB = shutil.which(os.environ.get("GDB") or "gdb")

@@ -54,13 +54,17 @@ ALLOWED = {
     "printers": BRIDGE,
     "load": {"bridge"},
     "_mount": set(),
-    "cli": MEMORY | {"cli", "_mount"},
+    "starting": MEMORY,
+    "cli": MEMORY | {"cli", "_mount", "starting"},
 }
 ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
 ALLOWED["answers"] = LEAVES | {"target", "render"}
 ALLOWED["stopping"] = LEAVES
 ALLOWED["session"] |= {"answers", "stopping"}
-ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "_mount", "bridge"}
+ALLOWED["borrowed"] = TARGET | {"starting", "wire"}
+ALLOWED["wire"] = DEBUGINFO
+ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "_mount", "bridge", "borrowed"}
+ALLOWED["bridge"] = BRIDGE | {"wire"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
 

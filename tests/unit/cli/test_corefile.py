@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gdbext.cli.corefile import read_build_id, read_core
-from gdbext.cli.executable import choose_exe
-from gdbext.cli.failures import NoPermissionError, WrongExeError
 from gdbext.errors import BadCoreError
+from gdbext.starting.corefile import read_build_id, read_core
+from gdbext.starting.executable import choose_exe
+from gdbext.starting.failures import NoPermissionError, WrongExeError
 from tests.support.examples import examples
 
 from .elfs import Maker

@@ -4,9 +4,9 @@ import pytest
 
 from gdbext import catalogue
 from gdbext.cli import options
-from gdbext.cli.gdbrun import GdbJob
 from gdbext.errors import UsageError
 from gdbext.exchange import Question, read_question, write_question
+from gdbext.starting.gdbjob import GdbJob
 
 
 def parsed(*words):
@@ -106,7 +106,7 @@ def test_commands_that_need_a_target(words):
 def test_what_is_swapped_out_is_read_only_when_asked_for(given):
     asked = options.parse(["triage", "--pid", "7", *(["--swapped"] if given else [])])
     assert asked.swapped is given and asked.name == "triage"
-    line = GdbJob("gdb", swapped=asked.swapped).arguments("folder")
+    line = GdbJob("gdb", swapped=asked.swapped).arguments("answer()")
     assert ("set gx swapped on" in line) is given
     if given:  # the setting comes with the pack, and must hold before the question
         loaded, asks = (next(at for at, word in enumerate(line) if start in word) for start in ("source ", "answer("))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gdbext.cli.process import is_stopped, wake
+from gdbext.starting.process import is_stopped, wake
 
 
 @pytest.fixture

@@ -626,8 +626,8 @@ def test_holes_stay_holes(tmp_path):
 
 
 def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
-    from gdbext.cli.failures import TimeOutError
     from gdbext.cli.unpack import find_packing, unpack
+    from gdbext.starting.failures import TimeOutError
 
     packed = tmp_path / "x.gz"
     packed.write_bytes(gzip.compress(bytes(100)))
@@ -636,8 +636,8 @@ def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
 
 
 def test_a_full_disk(tmp_path):
-    from gdbext.cli.failures import GdbFailedError
     from gdbext.cli.unpack import find_packing, unpack
+    from gdbext.starting.failures import GdbFailedError
 
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import BinaryIO, Optional
 
-from gdbext.cli.failures import NoPermissionError
 from gdbext.errors import BadCoreError
 from gdbext.memory.corefacts import CoreFacts, read_facts
 from gdbext.memory.elf import ET_CORE, MAGIC, find_file_build_id, find_header
+from gdbext.starting.failures import NoPermissionError
 
 
 def read_core(path: str) -> CoreFacts:

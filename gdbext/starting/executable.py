@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Optional
 
-from gdbext.cli.corefile import read_build_id
-from gdbext.cli.failures import NoPermissionError, WrongExeError
 from gdbext.errors import BadCoreError
 from gdbext.memory.corefacts import CoreFacts
+from gdbext.starting.corefile import read_build_id
+from gdbext.starting.failures import NoPermissionError, WrongExeError
 
 
 class Choice(NamedTuple):

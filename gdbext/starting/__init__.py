@@ -1,0 +1,1 @@
+"""Starting a gdb that is guarded, with the files that belong to its target: for the program and for the library."""

@@ -1,0 +1,138 @@
+"""How gdb is started so that nothing of an untrusted target runs in it.
+
+A core is untrusted: no init files, no auto-loaded scripts, no debuginfod (its switch is unknown to gdb
+10, so the variable that turns it on is removed), libthread_db from the system's own place only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Iterator, Mapping, Optional, Sequence
+
+LOADER = Path(__file__).resolve().parent.parent / "load.py"
+_PROGRESS = "GDBEXT_PROGRESS_FD"
+_PACKAGES = "GDBEXT_PACKAGES"
+
+_NOISE = re.compile(
+    "|".join(
+        (
+            # the kernel's and gcore's extended registers, where gdb or the CPU is older or newer than the core
+            r"warning: Unexpected size of section .\.reg[-2]",
+            r"warning: Section .\.reg[-2].* in core file too small",
+            r"warning: Couldn't find .* registers in core file",
+            r"warning: Could not load vsyscall page",
+            r"warning: Memory read failed for corefile section",
+            r"warning: Can't open file .* during file-backed mapping note processing",
+            r"warning: Can't open file .* which was expanded to",
+            r"warning: Unable to find libthread_db matching",
+            r"warning: could not find '\.gnu_debugaltlink' file",
+            r"warning: \.dynamic section for .* is not at the expected address",
+            r"warning: [Ll]oadable section .* outside of ELF segments",
+            r"warning: Unable to open .*libthread_db",
+            r"warning: File .* auto-loading has been declined",
+            r"(warning: )?\d+\t.*: No such file or directory",
+            r"Failed to read a valid object file image from memory",
+            r"BFD: warning: .* has a segment extending past end of file",
+            r"warning: Error reading shared library list entry",
+            r"Cannot access memory at address 0x",
+            r"To enable execution of this file add",
+            r"Missing separate debuginfo",
+            r"Use `info auto-load",
+            r"\[New LWP",
+            r"\s*$",
+        )
+    )
+)
+
+
+@dataclass(frozen=True)
+class GdbJob:
+    """What gdb opens before it reads the question; to a process it attaches afterwards.
+
+    :param swapped: whether pages of a process that are swapped out are read.
+    """
+
+    gdb: str
+    core: Optional[str] = None
+    exe: Optional[str] = None
+    sysroot: Optional[str] = None
+    debug_dir: Optional[str] = None
+    swapped: bool = False
+
+    def arguments(self, call: str) -> list[str]:
+        """Return gdb's command line, the executable before the core.
+
+        :param call: what its Python does once gdbext is loaded, one expression.
+        """
+        line = [self.gdb, "-nx", "-batch", "-iex", "set auto-load off"]
+        for setting in self._settings():
+            line += ["-iex", setting]
+        line += [f"-se={self.exe}"] if self.exe else []
+        line += [f"-core={self.core}"] if self.core else []
+        return [*line, *self._loading(), "-ex", f"python {call}"]
+
+    def interactive_arguments(self, pid: Optional[int]) -> list[str]:
+        """Return the command line of a gdb for a person, whose own settings and init files hold.
+
+        :param pid: a process to attach to, or None.
+        """
+        line = [self.gdb]
+        for setting in self._places():
+            line += ["-iex", setting]
+        line += [f"-se={self.exe}"] if self.exe else []
+        line += [f"-core={self.core}"] if self.core else []
+        line += ["-p", str(pid)] if pid is not None else []
+        return [*line, *self._loading()]
+
+    def _loading(self) -> list[str]:
+        return ["-ex", f"source {LOADER}", *(["-ex", "set gx swapped on"] if self.swapped else [])]
+
+    def _settings(self) -> list[str]:
+        return [
+            "set auto-load libthread-db on",
+            "set libthread-db-search-path $sdir",
+            "set confirm off",
+            "set width 0",
+            "set style enabled off",
+            "set python print-stack full",
+            *self._places(),
+        ]
+
+    def _places(self) -> list[str]:
+        settings = [f"set sysroot {self.sysroot}"] if self.sysroot else []
+        settings += [f"set debug-file-directory {self.debug_dir}"] if self.debug_dir else []
+        return settings
+
+
+def guarded_environment(environment: Mapping[str, str], terminal: Sequence[int] = ()) -> dict[str, str]:
+    """Return an environment for gdb without debuginfod.
+
+    :param terminal: the descriptor that progress is shown on, or none.
+    """
+    kept = {name: value for name, value in environment.items() if name not in ("DEBUGINFOD_URLS", _PROGRESS)}
+    progress = {_PROGRESS: str(terminal[0])} if terminal else {}
+    return {**with_packages(kept), **progress}
+
+
+def with_packages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which gdb's Python finds this one's packages."""
+    return {**environment, _PACKAGES: os.pathsep.join(_own_packages())}
+
+
+def _own_packages() -> Iterator[str]:
+    """Iterate over the directories where this Python has what gdb's needs: gdb's does not look into a venv."""
+    for name in ("numpy", "tabulate", "tomli"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            path = Path(spec.origin)
+            yield str(path.parent.parent if spec.submodule_search_locations else path.parent)
+
+
+def diagnostics(file: IO[str]) -> list[str]:
+    """Return the lines of gdb's standard error without what is normal, each once."""
+    lines = [line.rstrip("\n") for line in file.readlines(1 << 20)]
+    return list(dict.fromkeys(line for line in lines if not _NOISE.match(line)))
