@@ -28,49 +28,68 @@ def open_core(
     sysroot: Optional[str] = None,
     settings: Mapping[str, int] = {},
     shapes_folder: str = "",
+    debugger: Optional[str] = None,
 ) -> Session:
     """Return a session over a core; no gdb is needed. Names and types, which a debugger knows, are not known then.
 
     :param sysroot: folder below which the files that the core names are looked for first.
     :param settings: by name, other values than those that ``show gx`` has where nothing was set.
     :param shapes_folder: containers of one's own, beside those of gdbext.
+    :param debugger: a gdb that is borrowed for names and types until the session is closed: ``"gdb"``, or its path.
     :raises BadCoreError: it is no core that can be read.
+    :raises DebuggerError: that gdb could not be run, died, or is silent; later answers may raise it too.
     :raises UsageError: there is no setting of that name.
     """
     import os
 
     from gdbext._mount import mount
     from gdbext.catalogue import default_settings
-    from gdbext.coretarget import target_of
-    from gdbext.memory.elfcore import ElfCore
     from gdbext.session import Session
 
     mount(os.path.dirname(__file__))
+    known = default_settings(settings)
+    if debugger is not None:
+        from gdbext import borrowed
+
+        target, debug, let_go = borrowed.open_core(os.fspath(path), debugger, sysroot, settings)
+        return Session(lambda: target, debug, known, shapes_folder, let_go)
+    from gdbext.coretarget import target_of
+    from gdbext.memory.elfcore import ElfCore
+
     core = ElfCore(os.fspath(path), sysroot=sysroot)
-    target, chosen = target_of(core), default_settings(settings)
-    return Session(lambda: target, settings=chosen, shapes_folder=shapes_folder, let_go=core.close)
+    target = target_of(core)
+    return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=core.close)
 
 
-def open_process(pid: int, *, settings: Mapping[str, int] = {}, shapes_folder: str = "") -> Session:
+def open_process(
+    pid: int, *, settings: Mapping[str, int] = {}, shapes_folder: str = "", debugger: Optional[str] = None
+) -> Session:
     """Stop a process of this machine and return a session over it; no gdb is needed. Parameters as :func:`open_core`.
 
     The process stands still until the session is closed, or it and its answers are collected, or this process ends,
     however that is: use ``with``. As when gdb attaches, a few of its system calls (``epoll_wait``) return EINTR.
 
     :param pid: of the process, as this machine numbers it.
+    :param debugger: as for a core; then gdb holds the process.
     :raises NoTargetError: there is no such process.
-    :raises DebuggerError: it may not be traced, somebody traces it already, or it does not stop.
+    :raises DebuggerError: it may not be traced, somebody traces it already, or it does not stop; or as for a core.
     :raises UsageError: there is no setting of that name.
     """
     import os
 
     from gdbext._mount import mount
     from gdbext.catalogue import default_settings
-    from gdbext.processtarget import hold_process
     from gdbext.session import Session
 
     mount(os.path.dirname(__file__))
     known = default_settings(settings)
+    if debugger is not None:
+        from gdbext import borrowed
+
+        target, debug, let_go = borrowed.open_process(pid, debugger, settings)
+        return Session(lambda: target, debug, known, shapes_folder, let_go)
+    from gdbext.processtarget import hold_process
+
     target, let_go = hold_process(pid, swapped=bool(known["swapped"]))
     return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=let_go)
 

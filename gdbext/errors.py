@@ -101,3 +101,7 @@ class FaultError(GdbextError):
         self.address = address
         self.size = size
         self.reading = reading
+
+    def __reduce__(self) -> "tuple[type[FaultError], tuple[int, int, str]]":
+        """Return how it is made: its message alone would not do."""
+        return FaultError, (self.address, self.size, self.reading)

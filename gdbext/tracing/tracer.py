@@ -47,7 +47,7 @@ class Tracer:
     """
 
     def __init__(self, pid: int) -> None:
-        self.pid = _find_process(pid)
+        self.pid = find_process(pid)
         work = _Work(self.pid)
         worker = threading.Thread(target=work.run, name=f"gdbext holds {self.pid}", daemon=True)
         worker.start()
@@ -129,12 +129,25 @@ def _read_thread(tid: int) -> StoppedThread:
     return StoppedThread(tid, {kind: ptrace.read_registers(tid, kind) for kind in _SETS})
 
 
-def _find_process(pid: int) -> int:
-    """Return the id of the process that a thread is of."""
-    group = _status(pid).get("Tgid")
-    if group is None:
+def find_process(pid: int) -> int:
+    """Return the id of the process that a thread is of.
+
+    :raises NoTargetError: there is none.
+    :raises DebuggerError: somebody traces it already.
+    """
+    status = _status(pid)
+    if "Tgid" not in status:
         raise NoTargetError(f"there is no process {pid}", "ps -e lists them")
-    return int(group)
+    _check_untraced(pid, status)
+    return int(status["Tgid"])
+
+
+def _check_untraced(pid: int, status: Mapping[str, str]) -> None:
+    tracer = int(status.get("TracerPid", 0))
+    if tracer:
+        group, name = _status(tracer).get("Tgid", tracer), _status(tracer).get("Name", "?")
+        message = f"process {pid} is traced already, by process {group} ({name})"
+        raise DebuggerError(message, "a process has one tracer: end that one")
 
 
 def _seize(pid: int, tid: int) -> bool:
@@ -153,11 +166,7 @@ def _seize(pid: int, tid: int) -> bool:
 
 def _refused(pid: int, tid: int, error: OSError) -> DebuggerError:
     """Return the error for a thread that the kernel does not let us trace."""
-    tracer = int(_status(tid).get("TracerPid", 0))
-    if tracer:
-        group, name = _status(tracer).get("Tgid", tracer), _status(tracer).get("Name", "?")
-        message = f"process {pid} is traced already, by process {group} ({name})"
-        return DebuggerError(message, "a process has one tracer: end that one")
+    _check_untraced(pid, _status(tid))
     if pid == os.getpid():
         return DebuggerError("a process cannot stop itself and go on", "open it from another process")
     message = f"process {pid} may not be traced: {error.strerror}"
