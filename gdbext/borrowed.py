@@ -22,10 +22,11 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, cast
 
-from gdbext.coretarget import read_core_target
+from gdbext.coretarget import target_of
 from gdbext.debuginfo import DebugInfo
 from gdbext.errors import DebuggerError
 from gdbext.layout.types import Type
+from gdbext.memory.elfcore import ElfCore
 from gdbext.memory.process import ProcessMemory
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
@@ -51,9 +52,10 @@ def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str
     :raises BadCoreError: it is no core that can be read.
     :raises DebuggerError: gdb could not be run, or died, or is silent.
     """
-    ours = read_core_target(path, sysroot=sysroot)
-    exe = choose_exe(read_core(path), None, sysroot).exe
+    core = ElfCore(path, sysroot=sysroot)
     with ExitStack() as stack:
+        stack.callback(core.close)
+        ours, exe = target_of(core), choose_exe(read_core(path), None, sysroot).exe
         borrowed = BorrowedGdb(GdbJob(gdb, path, exe, sysroot))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
