@@ -41,7 +41,7 @@ def chunk_walk(count: int, rng: Any) -> Timed:
 
 
 def _bins(count: int, rng: Any) -> "tuple[list[tuple[int, bytes]], Any]":
-    """So many nodes in twice as many bins, two to a chain, anywhere in memory; one in eight has the same hash."""
+    """So many nodes in twice as many bins, two to a chain, anywhere in memory."""
     order = rng.permutation(count)
     nodes = np.zeros((count, 2), np.uint64)  # link, hash of four bytes
     first, second = order[0::2][: len(order[1::2])], order[1::2]
@@ -52,15 +52,8 @@ def _bins(count: int, rng: Any) -> "tuple[list[tuple[int, bytes]], Any]":
     return [(BASE, nodes.tobytes())], heads
 
 
-def bin_walk(count: int, rng: Any) -> Timed:
-    """All bins: the nodes of each, their sum, the longest, different hashes, how chains end."""
-    spans, heads = _bins(count, rng)
-    hash_at = (8 if sys.byteorder == "little" else 12, 4)
-    return lambda kernels: kernels.tally_chains(spans, heads, None, LinkRules(0, 8), hash=hash_at, lengths=True)
-
-
 def bin_sums(count: int, rng: Any) -> Timed:
-    """All bins as ``walklist`` sums them up: without hashes and the nodes of each."""
+    """All bins as ``walklist`` sums them up: nodes, the longest chain, how chains end."""
     spans, heads = _bins(count, rng)
     return lambda kernels: kernels.tally_chains(spans, heads, None, LinkRules(0, 8))
 
@@ -147,7 +140,6 @@ def dominator_tree(count: int, rng: Any) -> Timed:
 
 KERNELS = {
     "chunk walk": chunk_walk,
-    "bin walk": bin_walk,
     "bin sums": bin_sums,
     "bin nodes": bin_nodes,
     "list walk": list_walk,

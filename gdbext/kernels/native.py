@@ -26,7 +26,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check
 
-ABI = 6
+ABI = 7
 STEP_MILLISECONDS = 100
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
@@ -56,9 +56,8 @@ class _LinkRules(ctypes.Structure):
 class _TallyHeads(ctypes.Structure):
     _fields_ = [
         ("firsts", _pointer),
-        *((name, _u64) for name in ("bytes", "count", "stride", "stop", "stop_step", "hash", "total")),
-        ("lengths", _pointer),
-        *((name, _u32) for name in ("word", "swapped", "stops", "hash_size")),
+        *((name, _u64) for name in ("bytes", "count", "stride", "stop", "stop_step", "total")),
+        *((name, _u32) for name in ("word", "swapped", "stops", "unused")),
     ]
 
 
@@ -186,9 +185,7 @@ class Native:
 
     # -- chunks ---------------------------------------------------------------------------------------
 
-    def read_chunks(
-        self, words: Words, origin: int, start: int, stop: int, rules: ChunkRules, limit: int
-    ) -> ChunkRun:
+    def read_chunks(self, words: Words, origin: int, start: int, stop: int, rules: ChunkRules, limit: int) -> ChunkRun:
         """As :func:`gdbext.kernels.columns.read_chunks`."""
         memory = np.asarray(words)
         most = max(stop - start, 0) * rules.word // rules.minimum
@@ -301,27 +298,22 @@ class Native:
         stops: Optional[Tuple[int, int]],
         rules: LinkRules,
         total: int = MOST_TALLIED,
-        hash: Optional[Tuple[int, int]] = None,
-        lengths: bool = False,
     ) -> Optional[Tally]:
         """As :func:`gdbext.kernels.tally.tally_chains`."""
-        held, count = _Held(spans), len(heads)
-        if heads.itemsize not in (4, 8) or (count > 1 and heads.strides[0] < heads.itemsize):
+        held = _Held(spans)
+        if heads.itemsize not in (4, 8) or (len(heads) > 1 and heads.strides[0] < heads.itemsize):
             heads = _column(heads, "u8")
-        column = np.zeros(count, np.uint32) if lengths else None
-        given = _tally_heads(heads, stops, min(total, MOST_TALLIED), hash, column)
+        given = _tally_heads(heads, stops, min(total, MOST_TALLIED))
         links, kept = _link_rules(rules)
-        figures = np.zeros(8, np.uint64)
+        figures = np.zeros(7, np.uint64)
         with self._job(self._library.gx_tally_new(held.reference, ctypes.byref(given), ctypes.byref(links))) as job:
             sample = np.empty(self._told(self._library.gx_job_found(job)), np.uint64)
             sound = self._told(self._library.gx_tally_write(job, _place(figures), _place(sample)))
         del kept
         if not sound:
             return None
-        nodes, nonempty, longest, at, null, head, sentinel, distinct = figures.tolist()
-        first = at if nodes else None
-        number = None if hash is None else distinct
-        return Tally(nodes, nonempty, longest, first, (null, head, sentinel), sample, number, column)
+        nodes, nonempty, longest, at, null, head, sentinel = figures.tolist()
+        return Tally(nodes, nonempty, longest, at if nodes else None, (null, head, sentinel), sample)
 
     # -- pointers -------------------------------------------------------------------------------------
 
@@ -344,9 +336,7 @@ class Native:
             full = self._told(self._library.gx_scan_write(job, _place(place), _place(row), _place(interior)))
         return Hits(place, row, interior.view(np.bool_), bool(full))
 
-    def mark_blocks(
-        self, spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, roots: U8
-    ) -> U8:
+    def mark_blocks(self, spans: Sequence[Span], index: BlockIndex, rules: PointerRules, live: Mask, roots: U8) -> U8:
         """As :func:`gdbext.kernels.pointers.mark_blocks`."""
         held, blocks = _Held(spans), self._blocks(index)
         chosen, begun = _column(live, "u1"), _column(roots, "u1")
@@ -409,20 +399,12 @@ def _link_rules(rules: LinkRules) -> Tuple[_LinkRules, Any]:
     return _LinkRules(*(number & _MOST for number in numbers), *lists, *flags), (sentinels, forbidden)
 
 
-def _tally_heads(
-    heads: "npt.NDArray[Any]",
-    stops: Optional[Tuple[int, int]],
-    total: int,
-    hash: Optional[Tuple[int, int]],
-    lengths: "Optional[npt.NDArray[np.uint32]]",
-) -> _TallyHeads:
+def _tally_heads(heads: "npt.NDArray[Any]", stops: Optional[Tuple[int, int]], total: int) -> _TallyHeads:
     count, stride, size = len(heads), heads.strides[0], heads.itemsize
     held = (count - 1) * stride + size if count else 0
-    stop, step = stops or (0, 0)
-    offset, hash_size = hash or (0, 0)
-    numbers = (number & _MOST for number in (held, count, stride, stop, step, offset, total))
+    numbers = (number & _MOST for number in (held, count, stride, *(stops or (0, 0)), total))
     swapped = int(heads.dtype.newbyteorder("=") != heads.dtype)
-    return _TallyHeads(_place(heads), *numbers, _place(lengths), size, swapped, int(stops is not None), hash_size)
+    return _TallyHeads(_place(heads), *numbers, size, swapped, int(stops is not None), 0)
 
 
 class _Built:

@@ -1,6 +1,6 @@
 """What the chains of a whole table come to, without a column of nodes: the definition that a native version must equal.
 
-Sums, the longest chain, how many different hashes the nodes store. Only sound chains have sums; of others
+Sums, and the longest chain. Only sound chains have sums; of others
 :mod:`gdbext.kernels.chains` tells what is wrong.
 """
 
@@ -16,12 +16,10 @@ from gdbext.kernels.chains import (
     HEAD,
     NULL,
     SENTINEL,
-    U32,
     U64,
     LinkRules,
     Span,
     decode_links,
-    gather_scalars,
     walk_chains,
 )
 
@@ -43,8 +41,6 @@ class Tally:
     :param ends: chains that ended for each reason of :data:`SOUND`.
     :param sample: the addresses of one in :data:`SAMPLED` nodes, in no order. Whether a node is among them depends on
         its address alone.
-    :param distinct: different stored hashes of the nodes whose hash can be read, or None.
-    :param lengths: nodes of each chain, or None.
     """
 
     nodes: int
@@ -53,8 +49,6 @@ class Tally:
     at: Optional[int]
     ends: Tuple[int, int, int]
     sample: U64
-    distinct: Optional[int] = None
-    lengths: Optional[U32] = None
 
 
 def sampled(nodes: U64) -> U64:
@@ -70,8 +64,6 @@ def tally_chains(
     stops: Optional[Tuple[int, int]],
     rules: LinkRules,
     total: int = MOST_TALLIED,
-    hash: Optional[Tuple[int, int]] = None,
-    lengths: bool = False,
 ) -> Optional[Tally]:
     """Walk each chain to its end and return the sums.
 
@@ -79,8 +71,6 @@ def tally_chains(
     :param heads: what the heads hold, as it is stored: words in any byte order, at any distance.
     :param stops: the node address that ends the first chain, and how much further on that of each next one is; or None.
     :param total: nodes of all chains, :data:`MOST_TALLIED` at most.
-    :param hash: bytes from a node's start to its stored hash, and the bytes that it has: 1, 2, 4 or 8.
-    :param lengths: whether the answer has the nodes of each chain.
     :return: None where a chain ends for another reason than those of :data:`SOUND`, or there are more nodes.
     """
     firsts = decode_links(heads.astype(np.uint64), None, rules)
@@ -98,8 +88,6 @@ def tally_chains(
         int(chains.lengths.argmax()) if longest else None,
         (reasons[NULL], reasons[HEAD], reasons[SENTINEL]),
         sampled(chains.nodes),
-        None if hash is None else _count_distinct(spans, chains.nodes, hash, rules.byteorder),
-        chains.lengths.astype(np.uint32) if lengths else None,
     )
 
 
@@ -107,9 +95,3 @@ def _spread(stops: Tuple[int, int], count: int) -> U64:
     first, step = (np.uint64(number % (1 << 64)) for number in stops)
     ends: U64 = first + step * np.arange(count, dtype=np.uint64)
     return ends
-
-
-def _count_distinct(spans: Sequence[Span], nodes: U64, hash: Tuple[int, int], byteorder: str) -> int:
-    values, known = gather_scalars(spans, nodes + np.uint64(hash[0] % (1 << 64)), hash[1], byteorder)
-    values = np.sort(values[known])  # numpy.unique would import masked arrays
-    return int(np.count_nonzero(values[1:] != values[:-1])) + 1 if len(values) else 0

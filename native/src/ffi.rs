@@ -14,7 +14,7 @@ use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 6;
+pub const ABI: u32 = 7;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -390,7 +390,7 @@ unsafe fn link_rules<'a>(rules: &LinkRules) -> Option<chains::Rules<'a>> {
     })
 }
 
-/// What [`gx_tally_new`] walks: heads at a fixed distance from each other, and where nodes store a hash.
+/// What [`gx_tally_new`] walks: heads at a fixed distance from each other.
 #[repr(C)]
 pub struct TallyHeads {
     firsts: *const u8,
@@ -399,20 +399,17 @@ pub struct TallyHeads {
     stride: u64,
     stop: u64,
     stop_step: u64,
-    hash: u64,
     total: u64,
-    lengths: *mut u32,
     word: u32,
     swapped: u32,
     stops: u32,
-    hash_size: u32,
+    unused: u32,
 }
 
 /// Begins to sum up chains; see [`tally::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
-/// `memory`, `heads`, `rules` and their arrays are as their types say; `firsts` has `bytes` bytes, `lengths` is null or
-/// has `count` items that hold zeros.
+/// `memory`, `heads`, `rules` and their arrays are as their types say; `firsts` has `bytes` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn gx_tally_new(
     memory: *const Memory,
@@ -426,28 +423,19 @@ pub unsafe extern "C" fn gx_tally_new(
         let (count, stride) = (usize::try_from(given.count).ok()?, usize::try_from(given.stride).ok()?);
         let firsts = unsafe { read(given.firsts, given.bytes)? };
         let firsts = tally::Column::new(firsts, count, stride, words(given.word, given.swapped)?)?;
-        let hash = match given.hash_size {
-            0 => None,
-            1 | 2 | 4 | 8 => {
-                Some(tally::Hash { offset: given.hash, size: given.hash_size as usize, swapped: rules.words.swapped })
-            }
-            _ => return None,
-        };
-        let lengths = if given.lengths.is_null() { &mut [] } else { unsafe { write(given.lengths, given.count)? } };
         let stops = if given.stops == 0 { None } else { Some((given.stop, given.stop_step)) };
         let heads = tally::Heads { firsts, stops, total: given.total };
-        let (spans, links) = unsafe { (outlasting(&*memory), outlasting(&*rules)) };
-        let work = tally::Job::new(spans, heads, links, hash, lengths)?;
+        let work = tally::Job::new(unsafe { outlasting(&*memory) }, heads, unsafe { outlasting(&*rules) });
         Some(Job { work: Work::Tally(work), _index: None, _rules: Some(rules), _memory: memory })
     })
 }
 
 /// Writes what chains came to: nodes, chains that are not empty, the longest's nodes, which it is, chains that ended in
-/// null, at their heads, at a sentinel, different hashes. Returns 0 and writes nothing where a chain does not end
+/// null, at their heads, at a sentinel. Returns 0 and writes nothing where a chain does not end
 /// soundly or there are too many nodes, else 1. Only for a job that is done.
 ///
 /// # Safety
-/// As [`gx_job_run`]; `figures` has 8 places, `sample` as many as [`gx_job_found`] said.
+/// As [`gx_job_run`]; `figures` has 7 places, `sample` as many as [`gx_job_found`] said.
 #[no_mangle]
 pub unsafe extern "C" fn gx_tally_write(job: *const Job, figures: *mut u64, sample: *mut u64) -> i64 {
     guarded(|| {
@@ -460,7 +448,7 @@ pub unsafe extern "C" fn gx_tally_write(job: *const Job, figures: *mut u64, samp
             None => return Some(0),
         };
         let [null, head, sentinel] = found.ends;
-        let numbers = [found.nodes, found.nonempty, found.longest, found.at, null, head, sentinel, found.distinct];
+        let numbers = [found.nodes, found.nonempty, found.longest, found.at, null, head, sentinel];
         unsafe { write(figures, numbers.len() as u64)? }.copy_from_slice(&numbers);
         work.write_sample(unsafe { write(sample, work.sampled() as u64)? });
         Some(1)

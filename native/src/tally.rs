@@ -1,24 +1,25 @@
-//! What all bins of a table come to, in one pass that keeps no node: sums, the longest chain, distinct stored hashes.
+//! What all bins of a table come to, in one pass that keeps no node: sums, and the longest chain.
 //!
 //! Only for chains that all end soundly. At the first that does not, or beyond a bound, there is no answer, and
-//! [`crate::chains`] tells what is wrong. Several chains are followed side by side, so that the nodes of all are fetched
-//! at the same time: most of them lie anywhere in memory.
+//! [`crate::chains`] tells what is wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::chains::Rules;
-use crate::distinct::{buckets_for, Counting, Pieces};
-use crate::lanes::Lanes;
-use crate::memory::{Spans, Words};
-use crate::parallel::run_parts;
+use crate::memory::{prefetch, Spans, Words};
+use crate::parallel::{run_parts, Part};
 use crate::sized;
 
 const AT_ONCE: usize = sized(1 << 16, 5); // chains of a part at most
 const AT_LEAST: usize = sized(1 << 11, 1); // a part: threads pay for many chains only
 const PARTS: usize = sized(32, 3); // where there are fewer chains
-const MOST_NODES: u64 = 1 << 31; // so that a length is a number of 32 bits
+const MOST_NODES: u64 = 1 << 31;
+const LANES: usize = sized(24, 3); // chains side by side: nodes that lie anywhere in memory take long to come
+const PATIENCE: u32 = sized(1 << 10, 4) as u32; // rounds between two looks at the clock
+const SPREADING: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 over the golden ratio, as in `gdbext.kernels.tally`
+const UNSAMPLED: u32 = 58; // of 64 nodes one is kept: that whose product begins with so few zeros
 
 /// The first links of all chains: numbers at a fixed distance from each other.
 #[derive(Clone, Copy)]
@@ -55,42 +56,6 @@ pub struct Heads<'a> {
     pub total: u64,
 }
 
-/// Where nodes store a hash.
-#[derive(Clone, Copy)]
-pub struct Hash {
-    pub offset: u64,
-    pub size: usize,
-    pub swapped: bool,
-}
-
-impl Hash {
-    #[inline(always)]
-    pub(crate) fn read(self, memory: &Spans, place: u64, hint: &mut usize) -> Option<u64> {
-        let held = memory.from(place, hint);
-        if held.len() >= self.size {
-            return Some(self.decode(held));
-        }
-        let mut bytes = [0; 8];
-        for (at, byte) in bytes.iter_mut().enumerate().take(self.size) {
-            *byte = *memory.from(place.checked_add(at as u64)?, hint).first()?;
-        }
-        Some(self.decode(&bytes))
-    }
-
-    #[inline(always)]
-    pub(crate) fn decode(self, bytes: &[u8]) -> u64 {
-        if self.size >= 4 {
-            return Words { size: self.size, swapped: self.swapped }.decode(bytes);
-        }
-        let big = self.swapped != cfg!(target_endian = "big");
-        match (self.size, big) {
-            (1, _) => bytes[0].into(),
-            (_, false) => u16::from_le_bytes([bytes[0], bytes[1]]).into(),
-            (_, true) => u16::from_be_bytes([bytes[0], bytes[1]]).into(),
-        }
-    }
-}
-
 /// What chains come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -101,97 +66,65 @@ pub struct Figures {
     pub at: u64,
     /// Chains that end in null, at their heads, at a sentinel.
     pub ends: [u64; 3],
-    pub distinct: u64,
-}
-
-/// What is walked.
-#[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
-    pub memory: &'a Spans<'a>,
-    pub heads: Heads<'a>,
-    pub rules: &'a Rules<'a>,
-    pub hash: Option<Hash>,
 }
 
 /// What the parts of one call share.
-pub(crate) struct Shared {
-    pub nodes: AtomicU64,
-    pub total: u64,
-    pub broken: AtomicBool,
+struct Shared {
+    nodes: AtomicU64,
+    total: u64,
+    broken: AtomicBool,
+}
+
+impl Shared {
+    fn sound(&self) -> bool {
+        !self.broken.load(Ordering::Relaxed) && self.nodes.load(Ordering::Relaxed) <= self.total
+    }
 }
 
 /// A walk that can be left and taken up again.
 pub struct Job<'a> {
-    parts: Vec<Lanes<'a>>,
+    parts: Vec<Sums<'a>>,
     done: Vec<bool>,
     shared: Arc<Shared>,
-    hashed: bool,
-    counting: Option<Counting>,
-    distinct: u64,
 }
 
 impl<'a> Job<'a> {
-    /// Prepares the walk. `lengths` is empty, or has a place for each chain.
-    pub fn new(
-        memory: &'a Spans<'a>,
-        heads: Heads<'a>,
-        rules: &'a Rules<'a>,
-        hash: Option<Hash>,
-        lengths: &'a mut [u32],
-    ) -> Option<Self> {
+    /// Prepares the walk.
+    pub fn new(memory: &'a Spans<'a>, heads: Heads<'a>, rules: &'a Rules<'a>) -> Self {
         let chains = heads.firsts.count;
-        if !lengths.is_empty() && lengths.len() != chains {
-            return None;
-        }
         let at_once = ((chains + PARTS - 1) / PARTS).clamp(AT_LEAST, AT_ONCE);
-        let shared = Arc::new(Shared {
-            nodes: AtomicU64::new(0),
-            total: heads.total.min(MOST_NODES),
-            broken: AtomicBool::new(false),
-        });
-        let given = Given { memory, heads, rules, hash };
-        let (mut columns, buckets) = (lengths.chunks_mut(at_once), buckets_for(chains));
+        let total = heads.total.min(MOST_NODES);
+        let shared = Arc::new(Shared { nodes: AtomicU64::new(0), total, broken: AtomicBool::new(false) });
         let parts: Vec<_> = (0..chains)
             .step_by(at_once)
-            .map(|start| {
-                let rows = (start, chains.min(start + at_once));
-                let column = columns.next().unwrap_or_default();
-                Lanes::new(given, rows, column, Pieces::new(buckets), Arc::clone(&shared))
+            .map(|start| Sums {
+                memory,
+                heads,
+                rules,
+                row: start,
+                until: chains.min(start + at_once),
+                lanes: Vec::with_capacity(LANES),
+                plain: rules.plain(),
+                hint: 0,
+                figures: Figures::default(),
+                sample: Vec::new(),
+                shared: Arc::clone(&shared),
             })
             .collect();
-        let done = vec![false; parts.len()];
-        Some(Job { parts, done, shared, hashed: hash.is_some(), counting: None, distinct: 0 })
+        Job { done: vec![false; parts.len()], parts, shared }
     }
 
     /// Walks until the deadline; returns whether it has come to an end.
     pub fn run(&mut self, deadline: Instant) -> bool {
-        if !run_parts(&mut self.parts, &mut self.done, deadline) {
-            return false;
-        }
-        if !self.hashed || !self.sound() {
-            return true;
-        }
-        if self.counting.is_none() {
-            self.counting = Some(Counting::new(self.parts.iter_mut().map(|part| part.pieces.take())));
-        }
-        match self.counting.as_mut().and_then(|counting| counting.run(deadline)) {
-            Some(distinct) => self.distinct = distinct,
-            None => return false,
-        }
-        true
+        run_parts(&mut self.parts, &mut self.done, deadline)
     }
 
-    /// Whether every chain ends soundly, within the bound.
-    fn sound(&self) -> bool {
-        !self.shared.broken.load(Ordering::Relaxed) && self.shared.nodes.load(Ordering::Relaxed) <= self.shared.total
-    }
-
-    /// What was found, or none.
+    /// What was found, or none where a chain does not end soundly or there are too many nodes.
     pub fn figures(&self) -> Option<Figures> {
-        if !self.sound() {
+        if !self.shared.sound() {
             return None;
         }
-        let mut sum = Figures { distinct: self.distinct, ..Figures::default() };
+        let mut sum = Figures::default();
         for part in &self.parts {
             let one = part.figures;
             sum.nodes += one.nodes;
@@ -222,6 +155,171 @@ impl<'a> Job<'a> {
     }
 }
 
+/// Neighbouring chains, some of them followed side by side: what comes next in one is fetched while others go on.
+struct Sums<'a> {
+    memory: &'a Spans<'a>,
+    heads: Heads<'a>,
+    rules: &'a Rules<'a>,
+    /// The next chain to begin.
+    row: usize,
+    until: usize,
+    lanes: Vec<Lane>,
+    plain: bool,
+    hint: usize,
+    figures: Figures,
+    sample: Vec<u64>,
+    shared: Arc<Shared>,
+}
+
+/// A chain on its way, with what Brent's algorithm needs to find cycles.
+#[derive(Clone, Copy)]
+struct Lane {
+    row: usize,
+    node: u64,
+    length: u64,
+    turn: u64,
+    hare: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Next {
+    Node,
+    End(usize),
+    Leaf,
+    Broken,
+}
+
+impl Part for Sums<'_> {
+    fn run(&mut self, deadline: Instant) -> bool {
+        loop {
+            let before = self.figures.nodes;
+            let sound = self.walk();
+            self.shared.nodes.fetch_add(self.figures.nodes - before, Ordering::Relaxed);
+            if !sound {
+                self.shared.broken.store(true, Ordering::Relaxed);
+            }
+            if !self.shared.sound() || self.lanes.is_empty() && self.row == self.until {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+        }
+    }
+}
+
+impl Sums<'_> {
+    /// Goes on for a while; returns whether all that it met is sound.
+    fn walk(&mut self) -> bool {
+        for _ in 0..PATIENCE {
+            while self.lanes.len() < LANES && self.row < self.until {
+                if !self.begin() {
+                    return false;
+                }
+            }
+            let mut at = 0;
+            while let Some(&(mut lane)) = self.lanes.get(at) {
+                match self.step(&mut lane) {
+                    Next::Node => {
+                        self.lanes[at] = lane;
+                        at += 1;
+                    }
+                    Next::Broken => return false,
+                    end => {
+                        self.lanes.swap_remove(at);
+                        self.close(lane, end);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Begins the next chain; returns whether it is sound as far as that shows.
+    #[inline(always)]
+    fn begin(&mut self) -> bool {
+        let row = self.row;
+        let node = self.rules.decode_head(self.heads.firsts.get(row));
+        self.row += 1;
+        let lane = Lane { row, node, length: 0, turn: 1, hare: node };
+        match self.judge(node, row) {
+            Next::Node => self.lanes.push(lane),
+            Next::Broken => return false,
+            end => self.close(lane, end),
+        }
+        true
+    }
+
+    /// Goes one node on.
+    #[inline(always)]
+    fn step(&mut self, lane: &mut Lane) -> Next {
+        let rules = self.rules;
+        let link = match self.memory.word(lane.node.wrapping_add(rules.next), rules.words, &mut self.hint) {
+            Some(link) => link,
+            None => return Next::Broken,
+        };
+        self.count(lane.node);
+        lane.length += 1;
+        lane.node = if self.plain { link } else { rules.decode(link, lane.node) };
+        if lane.node == lane.hare {
+            return Next::Broken;
+        }
+        if lane.length == lane.turn {
+            (lane.hare, lane.turn) = (lane.node, 2 * lane.turn);
+        }
+        self.judge(lane.node, lane.row)
+    }
+
+    /// What a link leads to, in the order of `chains`; a node is fetched.
+    #[inline(always)]
+    fn judge(&mut self, node: u64, row: usize) -> Next {
+        let rules = self.rules;
+        let stop = self.heads.stops.map(|(first, step)| first.wrapping_add(step.wrapping_mul(row as u64)));
+        if node == 0 {
+            return Next::End(0);
+        } else if rules.forbidden.contains(&node) {
+            return Next::Broken;
+        } else if node & rules.end_bits != 0 {
+            return Next::End(2);
+        } else if Some(node) == stop {
+            return Next::End(1);
+        } else if rules.sentinels.contains(&node) {
+            return Next::End(2);
+        } else if node & rules.leaf_bits != 0 {
+            return if self.memory.holds(node) { Next::Leaf } else { Next::Broken };
+        } else if node & (rules.alignment - 1) != 0 {
+            return Next::Broken;
+        }
+        prefetch(self.memory.from(node.wrapping_add(rules.next), &mut self.hint));
+        Next::Node
+    }
+
+    #[inline(always)]
+    fn count(&mut self, node: u64) {
+        self.figures.nodes += 1;
+        if node.wrapping_mul(SPREADING) >> UNSAMPLED == 0 {
+            self.sample.push(node);
+        }
+    }
+
+    fn close(&mut self, lane: Lane, next: Next) {
+        let (mut length, mut end) = (lane.length, 0);
+        match next {
+            Next::End(other) => end = other,
+            _ => {
+                self.count(lane.node & !self.rules.mask);
+                length += 1;
+            }
+        }
+        let (figures, at) = (&mut self.figures, lane.row as u64);
+        figures.ends[end] += 1;
+        figures.nonempty += u64::from(length > 0);
+        if length > figures.longest || length == figures.longest && at < figures.at {
+            (figures.longest, figures.at) = (length, at);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,30 +327,23 @@ mod tests {
     use crate::memory::Span;
     use std::time::Duration;
 
-    /// Memory at 0x1000 with one word in each place; the word behind a link is its hash.
-    fn tallied(words: &[u64], firsts: &[u64], rules: &Rules, total: u64) -> Option<(Figures, Vec<u32>)> {
+    /// Memory at 0x1000 with one word in each place.
+    fn tallied(words: &[u64], firsts: &[u64], rules: &Rules, total: u64) -> Option<Figures> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let heads: Vec<u8> = firsts.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let spans = Spans::new(vec![Span { start: 0x1000, bytes: &bytes }]).unwrap();
         let firsts = Column::new(&heads, firsts.len(), 8, rules.words).unwrap();
-        let mut lengths = vec![0; firsts.count];
-        let hash = Hash { offset: 8, size: 8, swapped: false };
-        let found = {
-            let heads = Heads { firsts, stops: None, total };
-            let mut job = Job::new(&spans, heads, rules, Some(hash), &mut lengths)?;
-            while !job.run(Instant::now() + Duration::from_nanos(1)) {}
-            job.figures()
-        };
-        found.map(|figures| (figures, lengths))
+        let mut job = Job::new(&spans, Heads { firsts, stops: None, total }, rules);
+        while !job.run(Instant::now() + Duration::from_nanos(1)) {}
+        job.figures()
     }
 
     #[test]
     fn sums_of_sound_chains() {
         let words = [0x1010, 5, 0x1020, 6, 0, 5];
-        let (found, lengths) = tallied(&words, &[0, 0x1000, 0, 0x1020, 0x1000], &rules(), 100).unwrap();
+        let found = tallied(&words, &[0, 0x1000, 0, 0x1020, 0x1000], &rules(), 100).unwrap();
         assert_eq!((found.nodes, found.nonempty, found.longest, found.at), (7, 3, 3, 1));
-        assert_eq!((found.ends, found.distinct), ([5, 0, 0], 2));
-        assert_eq!(lengths, [0, 3, 0, 1, 3]);
+        assert_eq!(found.ends, [5, 0, 0]);
     }
 
     #[test]
@@ -269,7 +360,7 @@ mod tests {
     #[test]
     fn sentinels_and_misaligned_nodes() {
         let ends = Rules { sentinels: &[0x9000], ..rules() };
-        let (found, _) = tallied(&[0x9000, 1], &[0x1000, 0x9000], &ends, 100).unwrap();
+        let found = tallied(&[0x9000, 1], &[0x1000, 0x9000], &ends, 100).unwrap();
         assert_eq!((found.ends, found.nodes), ([0, 0, 2], 1));
         assert!(tallied(&[0, 0], &[0x1001], &Rules { alignment: 8, ..rules() }, 100).is_none());
     }

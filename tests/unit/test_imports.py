@@ -4,6 +4,7 @@ Every file is parsed, so that a function's own imports count too.
 """
 
 import ast
+import re
 from functools import partial
 from pathlib import Path
 
@@ -125,12 +126,30 @@ def test_no_circle_of_files():
     files = {name_of(path): path for path in sources()}
     edges = {name: {found for found in map(partial(within, files), imports_of(path)) if found} - {name}
              for name, path in files.items()}  # fmt: skip
-    while True:
-        ends = {name for name, to in edges.items() if not to}
-        if not ends:
-            break
+    assert not circles_of(edges), "these lie in circles, or import what does"
+
+
+def test_no_circle_of_native_modules():
+    """Tests count too, comments do not; ``lib.rs`` holds all of them and what they share."""
+    files = {path.stem: path for path in (ROOT / "native" / "src").glob("*.rs") if path.stem != "lib"}
+    edges = {name: (native_uses_of(path) & set(files)) - {name} for name, path in files.items()}
+    assert any(edges.values()) and not circles_of(edges), "these lie in circles, or use what does"
+
+
+def native_uses_of(path):
+    """Return the modules that a file names: ``crate::a::…``, and each of ``crate::{a::…, b}``."""
+    code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+    found = set(re.findall(r"\bcrate::(\w+)", code))
+    for names in re.findall(r"\bcrate::\{(.*?)\};", code, re.DOTALL):
+        found.update(re.findall(r"\w+", names))
+    return found
+
+
+def circles_of(edges):
+    """Return what is left of a graph when nodes that lead nowhere are taken out again and again."""
+    while ends := {name for name, to in edges.items() if not to}:
         edges = {name: to - ends for name, to in edges.items() if name not in ends}
-    assert not edges, "these lie in circles, or import what does"
+    return edges
 
 
 def name_of(path):

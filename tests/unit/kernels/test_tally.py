@@ -14,24 +14,24 @@ from gdbext.kernels.chains import LinkRules
 from tests.support.examples import examples
 
 BASE = 0x10000
-STEP = 24  # a node: its link, a hash of four bytes, something else
+STEP = 24  # a node: its link, something else
 NATIVE, _ = native.find_library()
 KERNELS = [pytest.param(tally, id="reference")]
 if NATIVE is not None:
     KERNELS.append(pytest.param(NATIVE, id="native"))
 
 
-def memory(links, hashes):
-    return b"".join(struct.pack("<QIIQ", link, number, 7, 9) for link, number in zip(links, hashes))
+def memory(links):
+    return b"".join(struct.pack("<QQQ", link, 7, 9) for link in links)
 
 
 def node(row):
     return BASE + STEP * row
 
 
-def model(links, hashes, firsts):
-    """Return (lengths, different hashes), or None where a chain is broken."""
-    lengths, met = [], set()
+def model(links, firsts):
+    """Return the lengths, or None where a chain is broken."""
+    lengths = []
     for first in firsts:
         at, seen = first, []
         while at:
@@ -39,10 +39,9 @@ def model(links, hashes, firsts):
             if rest or not 0 <= row < len(links) or at in seen:
                 return None
             seen.append(at)
-            met.add(hashes[row])
             at = links[row]
         lengths.append(len(seen))
-    return lengths, len(met)
+    return lengths
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -54,32 +53,28 @@ def test_sums_are_those_of_a_walk_node_by_node(kernels, data):
     links = [data.draw(each) for each in later]  # chains that may share nodes, but end
     if data.draw(st.integers(0, 3)) == 0:
         links[data.draw(st.integers(0, count - 1))] = node(data.draw(st.integers(0, count)))  # back, or outside
-    hashes = data.draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
     firsts = data.draw(st.lists(st.sampled_from([0, 0, *map(node, range(count))]), max_size=300))
-    expected = model(links, hashes, firsts)
+    lengths = model(links, firsts)
     heads = np.zeros((len(firsts), 3), np.uint64)
     heads[:, 1] = firsts
-    found = kernels.tally_chains(
-        [(BASE, memory(links, hashes))], heads[:, 1], None, LinkRules(0, 8), hash=(8, 4), lengths=True
-    )
-    assert (found is None) == (expected is None)
-    if found is None or expected is None:
+    found = kernels.tally_chains([(BASE, memory(links))], heads[:, 1], None, LinkRules(0, 8))
+    assert (found is None) == (lengths is None)
+    if found is None or lengths is None:
         return
-    lengths, distinct = expected
-    assert found.lengths.tolist() == lengths and found.nodes == sum(lengths)
+    assert found.nodes == sum(lengths)
     assert found.nonempty == sum(map(bool, lengths)) and found.longest == max(lengths, default=0)
     assert found.at == (lengths.index(max(lengths)) if found.nodes else None)
-    assert found.ends == (len(firsts), 0, 0) and found.distinct == distinct
+    assert found.ends == (len(firsts), 0, 0)
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_circular_chains_end_at_their_own_heads(kernels):
     heads = np.array([node(0), BASE + 0x1008, 0], np.uint64)  # the second is its own head's stop
     links = [node(1), BASE + 0x1000]
-    found = kernels.tally_chains([(BASE, memory(links, [1, 1]))], heads, (BASE + 0x1000, 8), LinkRules(0, 8))
+    found = kernels.tally_chains([(BASE, memory(links))], heads, (BASE + 0x1000, 8), LinkRules(0, 8))
     assert found is not None and found.ends == (1, 2, 0)
-    assert (found.nodes, found.longest, found.at, found.distinct, found.lengths) == (2, 2, 0, None, None)
-    one_off = kernels.tally_chains([(BASE, memory(links, [1, 1]))], heads, (BASE + 0x1001, 8), LinkRules(0, 8))
+    assert (found.nodes, found.longest, found.at) == (2, 2, 0)
+    one_off = kernels.tally_chains([(BASE, memory(links))], heads, (BASE + 0x1001, 8), LinkRules(0, 8))
     assert one_off is None  # past its head, into what is no memory
 
 
@@ -95,42 +90,28 @@ def test_circular_chains_end_at_their_own_heads(kernels):
     ],
 )
 def test_what_is_not_sound_has_no_sums(kernels, links, rules):
-    spans, heads = [(BASE, memory(links, [0] * len(links)))], np.array([node(0)], np.uint64)
+    spans, heads = [(BASE, memory(links))], np.array([node(0)], np.uint64)
     assert kernels.tally_chains(spans, heads, None, LinkRules(0, 8, **rules)) is None
-    sound = [(BASE, memory([0], [0]))]
+    sound = [(BASE, memory([0]))]
     assert kernels.tally_chains(sound, heads, None, LinkRules(0, 8, **rules)) is not None
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_a_bound_of_all_nodes(kernels):
-    spans, heads = [(BASE, memory([node(1), 0], [0, 0]))], np.array([node(0), node(1)], np.uint64)
+    spans, heads = [(BASE, memory([node(1), 0]))], np.array([node(0), node(1)], np.uint64)
     assert kernels.tally_chains(spans, heads, None, LinkRules(0, 8), total=2) is None
     assert kernels.tally_chains(spans, heads, None, LinkRules(0, 8), total=3).nodes == 3
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-def test_many_long_chains_and_their_hashes(kernels):
+def test_many_long_chains(kernels):
     count, each = 5000, 40
     rows = np.arange(count * each).reshape(count, each)
     links = np.zeros((count * each, 2), np.uint64)
     links[rows[:, :-1].ravel(), 0] = BASE + 16 * rows[:, 1:].ravel()
-    links[:, 1] = np.arange(count * each) % 70_001
     spans, heads = [(BASE, links.tobytes())], (BASE + 16 * rows[:, 0]).astype(">u8")
-    found = kernels.tally_chains(spans, heads, None, LinkRules(0, 8), hash=(8, 8), lengths=True)
-    assert (found.nodes, found.longest, found.at, found.distinct) == (count * each, each, 0, 70_001)
-    assert set(found.lengths.tolist()) == {each}
-
-
-@pytest.mark.parametrize("kernels", KERNELS)
-def test_hashes_that_crowd_in_tables_and_those_that_cannot_be_read(kernels):
-    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
-    values = [(low * inverse) % (1 << 64) for low in range(30_000)]  # products that differ in their lowest bits only
-    links = np.zeros((len(values), 2), np.uint64)
-    links[:, 1] = values
-    heads = BASE + 16 * np.arange(len(values), dtype=np.uint64)
-    spans = [(BASE, links.tobytes()[:-1])]  # of the last hash a byte is missing
-    found = kernels.tally_chains(spans, heads, None, LinkRules(0, 8), hash=(8, 8))
-    assert (found.nodes, found.distinct) == (len(values), len(values) - 1)
+    found = kernels.tally_chains(spans, heads, None, LinkRules(0, 8))
+    assert (found.nodes, found.longest, found.at) == (count * each, each, 0)
 
 
 def test_a_sample_is_one_in_so_many_wherever_nodes_are_met():
@@ -146,6 +127,4 @@ def test_arguments_that_cannot_be():
     heads = np.array([8], np.uint64)
     with pytest.raises(native.NativeError, match="refuse an argument"):
         NATIVE.tally_chains([(8, bytes(8)), (0, bytes(8))], heads, None, LinkRules(0, 8))
-    with pytest.raises(native.NativeError, match="refuse an argument"):
-        NATIVE.tally_chains([(8, bytes(8))], heads, None, LinkRules(0, 8), hash=(0, 3))
     assert chains.OUTSIDE not in tally.SOUND
