@@ -298,7 +298,10 @@ class Session:
         return self._stops.run(lambda: self._list(words))
 
     def stop(self) -> None:
-        """End what runs in another thread, within 0.2 s: its answer is incomplete, or a :class:`StoppedError`."""
+        """End what runs in another thread, within 0.2 s.
+
+        Its answer is incomplete, or a :class:`StoppedError` where there is none, or making it would take longer.
+        """
         self._stops.stop()
 
     def close(self) -> None:

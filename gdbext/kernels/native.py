@@ -27,7 +27,7 @@ from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check
 
 ABI = 7
-STEP_MILLISECONDS = 100
+STEP_MILLISECONDS = 50
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
 _CHUNKS_AT_ONCE = 1 << 19

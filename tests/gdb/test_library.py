@@ -212,6 +212,44 @@ def test_a_stop_hits_nothing_but_the_work(often):
     assert stops.run(lambda: work(stops)) == 1 and own_checks() == []
 
 
+def test_what_goes_on_after_a_stop_has_a_grace():
+    """Work that takes the stop as a reason to say what it has, and never comes to an end with that."""
+    stops, begun = Stops(), threading.Event()
+
+    def stubborn():
+        begun.set()
+        for _ in range(3):
+            with suppress(KeyboardInterrupt):
+                while True:
+                    pass
+        return "said"
+
+    def brief():
+        begun.set()
+        try:
+            while True:
+                pass
+        except KeyboardInterrupt:
+            return "said"
+
+    def endless():
+        brief()
+        while True:
+            pass
+
+    answers = []
+    for one in (stubborn, brief, endless):
+        begun.clear()
+        stopper = threading.Thread(target=lambda: begun.wait() and stops.stop())
+        stopper.start()
+        try:
+            answers.append(stops.run(one))
+        except StoppedError:
+            answers.append("stopped")
+        stopper.join()
+    assert answers == ["said", "said", "stopped"]
+
+
 def work(stops):
     for _ in range(10_000):
         stops.at("", 0, None)
