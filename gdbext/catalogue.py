@@ -809,6 +809,7 @@ SETTINGS: Sequence[Setting] = (
     Setting("leak-search-seconds", 10, "seconds", "CPU seconds that triage searches a process for leaks; 0 is not"),
     Setting("leak-search-blocks", 0, "count", "Blocks in use up to which triage searches for leaks; 0: any number"),
     Setting("type-search-variables", 200_000, "count", "Variables by which types of blocks are found"),
+    Setting("threads", 0, "count", "Threads in which gdbext's own native code works; 0 is one for each core"),
     Setting("convoy-waiters", 3, "count", "Threads behind a holder that waits or is in a long chain that are a convoy"),
     Setting("convoy-many", 16, "count", "Threads behind one holder that are a convoy whatever it does"),
 )

@@ -1,4 +1,4 @@
-"""Where long work says how far it is, and asks whether it may go on."""
+"""Where long work says how far it is, and asks whether it may go on, and in how many threads."""
 
 from __future__ import annotations
 
@@ -102,9 +102,24 @@ class _Checks(threading.local):
 
     def __init__(self) -> None:
         self.calls: List[Callable[[], None]] = []
+        self.threads = 0
 
 
 _checks = _Checks()
+_MOST_THREADS = (1 << 32) - 1
+
+
+def limit_threads(most: int) -> None:
+    """Let the kernels that this thread calls work in so many native threads, this one among them; 0: as many as cores.
+
+    No answer depends on it.
+    """
+    _checks.threads = min(most, _MOST_THREADS)
+
+
+def threads() -> int:
+    """Return what :func:`limit_threads` was given in this thread."""
+    return _checks.threads
 
 
 @contextmanager

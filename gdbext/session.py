@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NoReturn, Optio
 from gdbext.answers import Answer, Table
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
 from gdbext.errors import NoHeapError, NoTargetError, UsageError
-from gdbext.progress import SILENT, Progress
+from gdbext.progress import SILENT, Progress, limit_threads
 from gdbext.report import Problem
 from gdbext.stopping import Stops
 
@@ -359,6 +359,7 @@ class Session:
         if (form := next((one.name for one in COMMON_OPTIONS if one.name in arguments.given), None)) is not None:
             raise UsageError(f"--{form} is for the command line", "an answer has text(…), to_json() and tables")
         spec.check(arguments)
+        limit_threads(self.settings.get("threads", 0))
         try:
             report = function(self, arguments)
         except NoHeapError as error:

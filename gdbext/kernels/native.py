@@ -24,7 +24,7 @@ from gdbext.kernels.columns import I64, U8, U32, U64, ChunkRun, Mask
 from gdbext.kernels.pointers import BlockIndex, Hits, PointerRules
 from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
-from gdbext.progress import check
+from gdbext.progress import check, threads
 
 ABI = 7
 STEP_MILLISECONDS = 50
@@ -178,10 +178,6 @@ class Native:
 
     def __init__(self, library: Any) -> None:
         self._library = library
-
-    def set_threads(self, wanted: int) -> int:
-        """Let so many threads work; 0 is one for each core. Return how many that are."""
-        return int(self._library.gx_threads(wanted))
 
     # -- chunks ---------------------------------------------------------------------------------------
 
@@ -363,6 +359,7 @@ class Native:
         """Run a job to its end, step by step."""
         if not job:
             raise NativeError("the native kernels refuse an argument: spans or blocks overlap, or are not sorted")
+        self._library.gx_threads(threads())
         while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
             check()
 

@@ -171,7 +171,7 @@ pub extern "C" fn gx_abi() -> u32 {
     ABI
 }
 
-/// Sets how many threads work; 0 takes as many as there are cores. Returns how many that are.
+/// Sets how many threads work for this one; 0 takes as many as there are cores. Returns how many that are.
 #[no_mangle]
 pub extern "C" fn gx_threads(wanted: u32) -> u32 {
     parallel::set_threads(wanted as usize);

@@ -1,8 +1,8 @@
 //! Work spread over the processor's cores: parts in order, each by one thread, until a deadline.
 
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
@@ -10,16 +10,18 @@ use std::time::Instant;
 /// More threads than this gain nothing: memory is the limit.
 const MOST_THREADS: usize = 16;
 
-static WANTED: AtomicUsize = AtomicUsize::new(0);
-
-/// Sets how many threads work; 0 takes as many as there are cores.
-pub fn set_threads(threads: usize) {
-    WANTED.store(threads, Ordering::Relaxed);
+thread_local! {
+    static WANTED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns how many threads work.
+/// Sets how many threads work for this one, itself among them; 0 takes as many as there are cores.
+pub fn set_threads(threads: usize) {
+    WANTED.with(|wanted| wanted.set(threads));
+}
+
+/// Returns how many threads work for this one.
 pub fn threads() -> usize {
-    match WANTED.load(Ordering::Relaxed) {
+    match WANTED.with(Cell::get) {
         0 => thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS),
         wanted => wanted.min(MOST_THREADS),
     }
@@ -123,6 +125,7 @@ impl SignalsBlocked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     struct Counting(u32);
@@ -151,6 +154,17 @@ mod tests {
         let mut done = vec![false; 100];
         assert!(!run_parts(&mut parts, &mut done, Instant::now()));
         assert!(done.iter().any(|one| *one));
+    }
+
+    #[test]
+    fn what_one_thread_wants_is_not_what_another_does() {
+        set_threads(1);
+        assert_eq!(threads(), 1);
+        thread::spawn(|| set_threads(3)).join().unwrap();
+        assert_eq!(threads(), 1);
+        set_threads(MOST_THREADS + 1);
+        assert_eq!(threads(), MOST_THREADS);
+        set_threads(0);
     }
 
     #[test]

@@ -18,7 +18,7 @@ import pytest
 import gdbext
 from gdbext.answers import Answer
 from gdbext.errors import BadCoreError, NoTargetError, StoppedError, UsageError
-from gdbext.progress import own_checks
+from gdbext.progress import own_checks, threads
 from gdbext.stopping import Stops
 from tests.gdb.answers import ask
 from tests.support.boards import Board
@@ -248,6 +248,15 @@ def test_what_goes_on_after_a_stop_has_a_grace():
             answers.append("stopped")
         stopper.join()
     assert answers == ["said", "said", "stopped"]
+
+
+def test_the_number_of_native_threads_is_the_sessions(staged):
+    core, answers = str(staged("leaks").core), []
+    for wanted in (1, 2, 5, 0):
+        with gdbext.open_core(core, settings={"threads": wanted}) as session:
+            answers.append(session.run("blocks leaks --list --possible").to_json())
+            assert threads() == wanted
+    assert answers == answers[:1] * 4
 
 
 def work(stops):

@@ -21,7 +21,7 @@ from gdbext.bridge.commands.charset import writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
 from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError
-from gdbext.progress import checked
+from gdbext.progress import checked, limit_threads
 
 # Characters handed to gdb at once: its pager looks at each write.
 _BATCH = 1 << 15
@@ -136,6 +136,7 @@ def _answer(spec: Any, text: str, context: Context) -> None:
 
 def make_report(spec: Any, arguments: Arguments, context: Context) -> Any:
     """Return the report of a command, or None where it only runs others."""
+    limit_threads(context.settings.get("threads", 0))
     report = find_function(spec.run)(context.session, arguments)
     return None if report is None else _completed(context, report)
 
