@@ -299,13 +299,8 @@ def _hits_of_blocks(
     bounds = np.searchsorted(np.cumsum(counts), np.arange(0, int(counts.sum()), _AT_ONCE)[1:])
     for part in np.split(np.arange(len(rows)), np.unique(bounds)):
         check()
-        places = _places(first[part], counts[part].astype(np.int64), rules.word)
+        many = counts[part].astype(np.int64)
+        at = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+        places = np.repeat(first[part], many) + at.astype(np.uint64) * word
         values, known = gather_scalars(spans, places, rules.word, rules.byteorder)
         yield _hits_in(values[known], places[known], index, rules, live)
-
-
-def _places(first: U64, counts: I64, word: int) -> U64:
-    """Return the addresses of all words of stretches, one after the other."""
-    at = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    places: U64 = np.repeat(first, counts) + at.astype(np.uint64) * np.uint64(word)
-    return places

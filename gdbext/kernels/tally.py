@@ -74,7 +74,10 @@ def tally_chains(
     :return: None where a chain ends for another reason than those of :data:`SOUND`, or there are more nodes.
     """
     firsts = decode_links(heads.astype(np.uint64), None, rules)
-    ends = None if stops is None else _spread(stops, len(firsts))
+    ends: Optional[U64] = None
+    if stops is not None:
+        first, step = (np.uint64(number % (1 << 64)) for number in stops)
+        ends = first + step * np.arange(len(firsts), dtype=np.uint64)
     most = min(total, MOST_TALLIED)
     chains = walk_chains(spans, firsts, ends, rules, most, most)
     reasons = np.bincount(chains.ends, minlength=len(SOUND)).tolist()
@@ -89,9 +92,3 @@ def tally_chains(
         (reasons[NULL], reasons[HEAD], reasons[SENTINEL]),
         sampled(chains.nodes),
     )
-
-
-def _spread(stops: Tuple[int, int], count: int) -> U64:
-    first, step = (np.uint64(number % (1 << 64)) for number in stops)
-    ends: U64 = first + step * np.arange(count, dtype=np.uint64)
-    return ends
