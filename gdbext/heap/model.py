@@ -190,7 +190,9 @@ class Heap:
         of free memory, where there is such a call.
     :param findings: what the allocator itself recognised.
     :param largest_block: usable bytes of the largest block that is cut from a shared span; larger
-        ones get a mapping of their own (glibc's ``mp_.mmap_threshold``). None when unknown.
+        ones get a mapping of their own. None when unknown.
+    :param size_classes: whether blocks are of classes that are up to a quarter apart; else sizes are rounded up to two
+        words, and to three at least.
     :param caches_known: whether thread caches could be looked for; else what they hold counts as in use.
     :param shrinks_from_top: whether free memory goes back only from the top of a span, so that live blocks above it
         pin it; the neutral analysis of fragmentation is about that.
@@ -198,6 +200,9 @@ class Heap:
         where that is all of them.
     :param explain: says what an address in ``spans`` is in the allocator's own terms (slab, region, extent), as
         one line; None for an address that it has nothing to say about.
+    :param links: what the word at an address in an unused block may be as a link of a free list, from that block's
+        position, the address and the word: pointers to blocks, 0 for the list's end, each with how it is stored. None
+        where links are kept elsewhere.
     :param metadata: start and end of what the allocator keeps for itself outside of ``spans``, or in blocks, and which
         may point at blocks without keeping them alive.
     :param foreign: start and end of the parts of ``spans`` that somebody else took from the system.
@@ -217,10 +222,12 @@ class Heap:
     complete: bool = True
     detail: Any = None
     largest_block: Optional[int] = None
+    size_classes: bool = True
     caches_known: bool = True
     shrinks_from_top: bool = True
     explain: Optional[Callable[[int], Optional[str]]] = None
     brief: Optional[Sequence[Problem]] = None
+    links: Optional[Callable[[int, int, int], Iterable[Tuple[int, str]]]] = None
     metadata: Sequence[Tuple[int, int]] = ()
     foreign: Sequence[Tuple[int, int]] = ()
     trimmable: Optional[Callable[[], Tuple[int, str]]] = None

@@ -14,7 +14,7 @@ from gdbext.analysis.blocks.livefacts import Live
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.reach.model import GLOBAL, STACK, STATE_NAMES, TLS
 from gdbext.errors import FaultError
-from gdbext.heap.model import CACHED_STATES, FREE_STATES, Heap, State
+from gdbext.heap.model import CACHED_STATES, FREE_STATES, Heap
 from gdbext.report import Kind, Labels, Rows, column, hidden
 from gdbext.target import Target
 
@@ -24,8 +24,6 @@ _LEAST_TEXT = 4
 _SMALL = 1 << 31
 _NEAR = 1 << 16  # of an arena's beginning: in it
 _UNUSED_STATES = frozenset((*FREE_STATES, *CACHED_STATES))
-_LISTED_STATES = (State.TCACHE, State.FASTBIN)  # of which glibc mangles the links
-_MANGLING = 12  # glibc's PROTECT_PTR (malloc/malloc.c): the link's own address, shifted so
 
 
 @dataclass(frozen=True)
@@ -211,14 +209,11 @@ class _Namer:
             yield STATE_NAMES[int(live.reach.states[row])]
 
     def _link(self, of: BlockAt, address: int, value: int) -> Optional[Tuple[str, Optional[int]]]:
-        """Return what a link of a free list means: mangled, or to the header of a chunk, or both."""
-        decoded = value ^ (address >> _MANGLING)
-        if not decoded and of.state in _LISTED_STATES and address == of.start:
-            return "end of the list (mangled)", None
-        header = 2 * self._target.abi.pointer_size
-        paths = ((decoded, "mangled"), (decoded + header, "its header, mangled"), (value + header, "its header"))
-        for target, how in paths:
-            to = self._addresses.at(target).block if target <= self._target.abi.word_mask else None
+        """Return what a link of a free list means, and the block that it points at; None where it can be none."""
+        for target, how in of.heap.links(of.index, address, value) if of.heap.links else ():
+            if not target:
+                return f"end of the list ({how})", None
+            to = self._addresses.at(target).block
             if to is not None and not to.offset and to.state in _UNUSED_STATES:
                 return f"-> {to.state.label} block {target:#x} ({how})", target
         return None

@@ -14,16 +14,12 @@ _LEAST_MAPPED = 1 << 17  # from here on a block may have a mapping of its own, i
 
 
 class Fits:
-    """Compares blocks with objects.
-
-    glibc rounds up to two words, less its header, and to three words at least (malloc/malloc.c, request2size);
-    jemalloc to classes that are up to a quarter apart (include/jemalloc/internal/sc.h).
-    """
+    """Compares blocks with objects: how much more room they may have, each heap says (``Heap.size_classes``)."""
 
     def __init__(self, reach: Reach) -> None:
         self._size = reach.size
         self._heap = reach.marked.blocks.heap
-        self._rough = np.array([heap.family != "glibc" for heap in reach.heaps], np.bool_)
+        self._rough = np.array([heap.size_classes for heap in reach.heaps], np.bool_)
         self._word = reach.rules.word
         self._page = reach.target.abi.page_size
 

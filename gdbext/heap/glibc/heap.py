@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Dict, List, Optional, Tuple
 
 from gdbext.heap.glibc.read.build import read_heap
 from gdbext.heap.glibc.read.convert import Charges, spans_of
+from gdbext.heap.glibc.read.lists import links
 from gdbext.heap.glibc.report.check import check_heap
 from gdbext.heap.glibc.report.findings import find_arena_proliferation
 from gdbext.heap.glibc.report.trim import trimmable
@@ -55,6 +57,8 @@ def neutral(heap: GlibcHeap) -> Heap:
         heap.complete,
         heap,
         _mmap_threshold(heap),
+        size_classes=False,
+        links=partial(links, heap.blocks, heap.sizes),
         metadata=_structures(heap),
         foreign=charges.foreign(),
         trimmable=lambda: (sum(arena.bytes for arena in trimmable(heap)), "glibc trim"),

@@ -8,7 +8,7 @@ Mirrors malloc/malloc.c: ``bin_at``, ``unlink_chunk``, and for fastbins ``REVEAL
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Optional, Sequence, Set, Tuple
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.glibc.find.location import Location
 from gdbext.heap.glibc.read.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
-from gdbext.heap.model import U64, Mask
+from gdbext.heap.model import U64, Blocks, Mask, State
 from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, gather_scalars, walk_chains
 from gdbext.memory.intervals import slices
 from gdbext.report import Problem
@@ -303,6 +303,17 @@ def _node_fault(
 
 def _behind(before: int) -> str:
     return f" in {before:#x}" if before else " in the list head"
+
+
+def links(blocks: Blocks, sizes: Sizes, block: int, place: int, stored: int) -> Iterator[Tuple[int, str]]:
+    """Iterate over what the word at ``place`` in an unused block may be as a link, as ``Heap.links`` has it."""
+    mangled = stored ^ (place >> SAFE_LINKING_SHIFT)
+    single = blocks.state[block] in (State.TCACHE, State.FASTBIN)
+    if mangled or (single and place == blocks.address[block]):
+        yield mangled, "mangled"
+    for header, how in ((mangled, "its header, mangled"), (stored, "its header")):
+        if header + sizes.header < 1 << 8 * sizes.word:
+            yield header + sizes.header, how
 
 
 def reveal(stored: int, place: int, safe_linking: Optional[bool], sizes: Sizes) -> int:

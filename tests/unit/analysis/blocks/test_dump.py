@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from gdbext.analysis.reach.mark import read_reach
 from gdbext.analysis.reach.model import PLAIN, Reading
 from gdbext.analysis.types.model import BlockTypes, TypeName
 from gdbext.debuginfo import NoDebugInfo
+from gdbext.heap.glibc.read.lists import links
+from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.model import Span, State
 from gdbext.layout.declared import declare_types
 from gdbext.memory import Region
@@ -85,7 +89,8 @@ def scene(abi: Abi = X86_64, missing: int = 0, contents=WORDS):
         modules=[Module("/bin/server", CODE, DATA + 0x100, None)],
         threads=[Thread(3, 30, None, STACK + 0x800, registers={"rax": 0})],
     )
-    return [heap_of(ROWS, spans=[Span(HEAP, HEAP + 0x1000, "brk", 0)])], target
+    heap = heap_of(ROWS, spans=[Span(HEAP, HEAP + 0x1000, "brk", 0)])
+    return [replace(heap, links=partial(links, heap.blocks, sizes_for(abi, 16)))], target
 
 
 class Named(NoDebugInfo):
@@ -166,6 +171,17 @@ def test_links_of_free_lists_are_decoded():
     assert what(SECOND)[0] == "end of the list (mangled)"
     assert what(FAST)[0] == f"-> small block {BIN:#x} (its header, mangled)"
     assert what(BIN)[0] == f"-> fastbin block {FAST:#x} (its header)"
+
+
+def test_words_of_free_blocks_may_be_any():
+    contents = {FREED: [2**64 - 1, mangled(FREED + 8, 2**64 - 1), 2**64 - 16]}
+    assert what(FREED, contents=contents)[::2] == ["-1", "-16"]
+
+
+def test_links_are_decoded_by_the_allocator_that_has_them_there():
+    heaps, target = scene()
+    rows = place.describe([replace(heaps[0], links=None)], target, FREED, 8).data.dump
+    assert not any("->" in row.what for row in rows)
 
 
 def test_links_are_not_decoded_in_blocks_that_are_in_use():

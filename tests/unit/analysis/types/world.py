@@ -138,7 +138,8 @@ class World:
             BlockIndex(address, size), np.zeros(count, np.uint8), np.arange(count, dtype=np.uint32)
         )
         nothing = Hits(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.bool_))
-        heap = Heap(self.family, Blocks(address, size, np.zeros(count, np.uint8), np.zeros(count, np.uint32)), ())
+        blocks = Blocks(address, size, np.zeros(count, np.uint8), np.zeros(count, np.uint32))
+        heap = Heap(self.family, blocks, (), size_classes=self.family != "glibc")
         spans = [] if HEAP in self.absent else [(HEAP, bytes(self.heap))]
         states = np.array([NOT_REACHED if at in self.leaked else REACHED for at in address.tolist()], np.uint8)
         marked = Marked(live, Roots((), ()), RootHits(nothing), spans, states)
