@@ -56,7 +56,7 @@ def set_uptime(monkeypatch: Any, uptime: int) -> None:
 def decay(drawn: tuple[int, int, int] = NEVER, **changes: Any) -> DecayState:
     """Return a decay of 1000 ms."""
     address, epoch, deadline = drawn
-    state = DecayState(address, 1000, STEP, epoch, deadline, False, None, 0, (0,) * 200, None, 0, 0, 0)
+    state = DecayState(address, 1000, STEP, epoch, deadline, False, None, 0, (0,) * 200, 0, 0, 0)
     return replace(state, **changes)
 
 
@@ -82,13 +82,11 @@ def arena(dirty: Optional[DecayState] = None, pages: int = 10_000, muzzy_pages: 
         mapped=0,
         resident=0,
         abandoned_vm=None,
-        edata_avail=None,
         large=(LargeClass(40, 20480, 500_000, 500_000),),
         bins=(),
         walked=PageCounts(),
         large_walked=(0, 0),
         tcaches=0,
-        descriptors=0,
         create_time=state.epoch,
         page=4096,
     )
@@ -109,7 +107,6 @@ def tsd(number: int, state: Optional[TsdKind] = TsdKind.NOMINAL, **changes: Any)
         tcache=0,
         tcache_arena=bound,
         arenas_tdata=0,
-        narenas_tdata=0,
         bypass=True,
     )
     return replace(made, **changes)
@@ -117,7 +114,7 @@ def tsd(number: int, state: Optional[TsdKind] = TsdKind.NOMINAL, **changes: Any)
 
 def well(number: int) -> TsdState:
     """Return the data of a thread that can purge."""
-    return tsd(number, arenas_tdata=0x7F2000000000, narenas_tdata=1, bypass=False)
+    return tsd(number, arenas_tdata=0x7F2000000000, bypass=False)
 
 
 def heap(
@@ -133,7 +130,7 @@ def heap(
     layout = for_version(version)[0]
     memory = FakeMemory([(0x1000, b"\0" * 16), (0x2000, b"\1" * 16)], [])
     known = {"background_thread_enabled_state": 0x1000} if symbols is None else symbols
-    location = Location(None, None, layout, 0, None, 1, 0, GEOMETRY, infos, (), symbols=known)
+    location = Location(None, None, layout, 0, 1, 0, GEOMETRY, infos, (), symbols=known)
     place = target or Target(memory, X86_64)
     return Jemalloc(place, location, extents or Extents.empty(), arenas, tsds)
 

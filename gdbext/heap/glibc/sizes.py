@@ -96,10 +96,6 @@ class Sizes:
         indices: U64 = (sizes >> np.uint64(4 if self.word == 8 else 3)) - np.uint64(2)
         return indices
 
-    def fastbin_size(self, index: int) -> int:
-        """Return the smallest chunk size that ``fastbin_index`` maps to ``index``."""
-        return (index + 2) << (4 if self.word == 8 else 3)
-
     def tcache_index(self, size: int, small_bins: int = 64) -> int:
         """Return the tcache class of a chunk size.
 

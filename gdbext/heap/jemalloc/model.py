@@ -112,7 +112,6 @@ class Location:
     :param prefix: of its private names ("je_", "_rjem_je_", …); None where it has no symbols.
     :param module: the file that it lies in; None when no module is mapped there.
     :param arenas: address of the array of arena pointers.
-    :param narenas_total: address of that counter; None when not known.
     :param arena_limit: slots of the array that may be used: the counter's value, or those seen in use.
     :param rtree_root: address of the first element of the radix tree's root.
     :param large_pad: bytes that a large extent has beyond its usable ones (``sz_large_pad``); None when not known.
@@ -129,7 +128,6 @@ class Location:
     module: Optional[Module]
     layout: Layout
     arenas: int
-    narenas_total: Optional[int]
     arena_limit: int
     rtree_root: int
     geometry: Geometry
@@ -261,7 +259,6 @@ class DecayState:
     :param npages_limit: pages that the curve allowed at the last step; None before 5.3.
     :param nunpurged: pages left after the last step.
     :param backlog: pages that became unused in each step, oldest first.
-    :param ceil_npages: None where it is not kept.
     :param npurge: sweeps; the three are None in builds without statistics.
     :param nmadvise: calls.
     :param purged: pages.
@@ -276,7 +273,6 @@ class DecayState:
     npages_limit: Optional[int]
     nunpurged: int
     backlog: tuple[int, ...]
-    ceil_npages: Optional[int]
     npurge: Optional[int]
     nmadvise: Optional[int]
     purged: Optional[int]
@@ -417,17 +413,15 @@ class ArenaState:
     :param resident: bytes that jemalloc takes for resident: pages in use and dirty, before 5.3 muzzy ones too,
         and the base's.
     :param abandoned_vm: bytes that had to be left; None where not kept.
-    :param edata_avail: unused ``extent_t`` that it keeps; None where not kept.
     :param large: counters by large size class, those ever used.
     :param bins: by small size class.
     :param walked: pages of its extents by state.
     :param large_walked: large allocations in the radix tree, and their usable bytes.
     :param tcaches: address of the head of its list of thread caches (a pointer to the first, or 0).
-    :param descriptors: as ``tcaches``, of the list of cache bin descriptors.
     :param create_time: ns.
     :param use_hpa: None before 5.3.
     :param sec_bytes: bytes in HPA's cache of small extents; None before 5.3.
-    :param hpa_dirty: dirty pages in HPA's page slabs; None before 5.3, as ``hpa_active`` and ``hpa_slabs``.
+    :param hpa_dirty: dirty pages in HPA's page slabs; None before 5.3, as ``hpa_active``.
     :param ndirty: dirty pages as jemalloc's ``pdirty``: since 5.3.1 with HPA's.
     :param threads: that allocate from it; None when that could not be found out.
     """
@@ -449,18 +443,15 @@ class ArenaState:
     mapped: Optional[int]
     resident: Optional[int]
     abandoned_vm: Optional[int]
-    edata_avail: Optional[int]
     large: tuple[LargeClass, ...]
     bins: tuple[BinState, ...]
     walked: PageCounts
     large_walked: tuple[int, int]
     tcaches: int
-    descriptors: int
     create_time: int
     page: int
     use_hpa: Optional[bool] = None
     sec_bytes: Optional[int] = None
-    hpa_slabs: Optional[int] = None
     hpa_active: Optional[int] = None
     hpa_dirty: Optional[int] = None
     threads: Optional[tuple[ThreadRef, ...]] = None
@@ -507,7 +498,7 @@ class TsdState:
     :param thread: None where no thread of the target has it (another's memory, or a thread that is gone).
     :param state: None when its number is none that is known.
     :param arena: address of the arena it allocates from; 0 for none yet.
-    :param arenas_tdata: address; 0 for none; None since 5.3, as ``narenas_tdata`` and ``bypass``.
+    :param arenas_tdata: address; 0 for none; None since 5.3, as ``bypass``.
     :param ticks: what is left on the decay ticker in the tsd; None before 5.3.
     :param tcache: address of the ``tcache_t`` within.
     :param tcache_arena: address of the arena that its cache is filled from; 0 for none.
@@ -523,7 +514,6 @@ class TsdState:
     tcache: int
     tcache_arena: int
     arenas_tdata: Optional[int] = None
-    narenas_tdata: Optional[int] = None
     bypass: Optional[bool] = None
     ticks: Optional[int] = None
 
@@ -609,7 +599,3 @@ class Jemalloc:
     complete: bool = True
     tcaches: Optional[Sequence[ThreadCache]] = None
     name: str = "jemalloc"
-
-    def find_arena(self, index: int) -> Optional[ArenaState]:
-        """Return the arena of that index, or None."""
-        return next((arena for arena in self.arenas if arena.index == index), None)

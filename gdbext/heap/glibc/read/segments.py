@@ -36,7 +36,6 @@ class ArenaHead:
     address: int
     kind: str
     system_mem: int
-    max_system_mem: int
     top: int
     attached: int
     mutex: int
@@ -82,7 +81,6 @@ def read_arena(target: Target, location: Location, index: int) -> ArenaHead:
         address,
         "main" if address == location.main_arena else "thread",
         field("system_mem"),
-        field("max_system_mem"),
         field("top"),
         field("attached_threads"),
         field("mutex"),

@@ -22,7 +22,6 @@ class Tally:
     in_use_bytes: int
     tcache_blocks: int
     tcache_bytes: int
-    bins_blocks: int
     bins_bytes: int
     top_bytes: int
 
@@ -53,5 +52,5 @@ def _add(blocks: Blocks, columns: Dict[str, U64]) -> None:
 
 
 def _tally(columns: Dict[str, U64], position: int) -> Tally:
-    names = ("in_use", "in_use_bytes", "tcache", "tcache_bytes", "bins", "bins_bytes", "top_bytes")
+    names = ("in_use", "in_use_bytes", "tcache", "tcache_bytes", "bins_bytes", "top_bytes")
     return Tally(*(int(columns[name][position]) for name in names))

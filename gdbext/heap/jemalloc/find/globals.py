@@ -244,7 +244,6 @@ def _complete(target: Target, candidate: Globals, fit: Fit) -> Location:
         module=candidate.module,
         layout=fit.layout,
         arenas=symbols["arenas"],
-        narenas_total=symbols.get("narenas_total"),
         arena_limit=_arena_limit(target, symbols, fit, problems),
         rtree_root=fit.root,
         geometry=fit.geometry,

@@ -289,7 +289,6 @@ def decode_tsd(record: Record, location: Location, address: int, thread: Optiona
         tcache=address + layout["tsd"].offset("tcache"),
         tcache_arena=cache.uint("arena"),
         arenas_tdata=record.find("arenas_tdata"),
-        narenas_tdata=record.find("narenas_tdata"),
         bypass=None if bypass is None else bool(bypass),
         ticks=record.sint("arena_decay_ticker_tick") if "arena_decay_ticker_tick" in layout["tsd"] else None,
     )

@@ -164,7 +164,7 @@ def test_without_names_the_array_says_how_many_arenas_there_are():
     (named,) = found_in(world.target()).locations
     (unnamed,) = found_in(world.target(named=False)).locations
     assert (named.arena_limit, unnamed.arena_limit) == (9, 2)
-    assert unnamed.narenas_total is None and unnamed.nominal_tsds is None
+    assert unnamed.nominal_tsds is None
 
 
 # -- what is none --------------------------------------------------------------------------------------
