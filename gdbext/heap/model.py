@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Callable, Iterable, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Optional, Sequence, Tuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +147,33 @@ class Charge:
     def bytes(self) -> int:
         """All bytes of the intervals."""
         return bytes_of(self.starts, self.ends)
+
+
+class LazyCharges(Sequence[Charge]):
+    """Charges that are made when they are asked for: kept, they would outweigh the blocks.
+
+    :param makers: owners, and what gives their intervals as starts and ends, disjoint, empty ones perhaps among them.
+    """
+
+    def __init__(self, makers: Sequence[Tuple[str, Callable[[], Tuple[U64, U64]]]]) -> None:
+        self._makers = makers
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    @overload
+    def __getitem__(self, at: int) -> Charge: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Charge]: ...
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(len(self)))]
+        owner, make = self._makers[at]
+        starts, ends = make()
+        keep = ends > starts
+        return Charge(owner, starts, ends) if keep.all() else Charge(owner, starts[keep], ends[keep])
 
 
 @dataclass(frozen=True)

@@ -298,9 +298,9 @@ def choose_heap_max(probe: Probe, heaps: Sequence[HeapSeen], hp_pagesize: Option
     # Without mp_, each heap's own page size tells.
     pages = {heap.fifth for heap in heaps} if hp_pagesize is None else {hp_pagesize}
     huge = {4 * page for page in pages if page and page % _SMALLEST_HEAP_MAX == 0 and page & (page - 1) == 0}
-    fitting = [value for value in {default} | huge if all(_fits_max(heap, value) for heap in heaps)]
+    fitting = [
+        value
+        for value in {default} | huge
+        if all(heap.address % value == 0 and heap.mprotect_size <= value for heap in heaps)
+    ]
     return max(fitting, default=default) if heaps else default
-
-
-def _fits_max(heap: HeapSeen, value: int) -> bool:
-    return heap.address % value == 0 and heap.mprotect_size <= value

@@ -59,16 +59,13 @@ class GrowingChunks:
     def add(self, run: ChunkRun) -> None:
         """Add chunks that follow those of their segment."""
         count = self.count + len(run)
-        self._make_room(count)
+        for column in self._columns:
+            if len(column) < count:
+                _resize(column, count + count // _SPARE)
         state = run.free.view(np.uint8) * np.uint8(State.FREE)
         for column, values in zip(self._columns, (run.address, run.size, run.flags, state, self._owner)):
             column[self.count : count] = values
         self.count = count  # last: an interrupt leaves whole rows
-
-    def _make_room(self, count: int) -> None:
-        for column in self._columns:
-            if len(column) < count:
-                _resize(column, count + count // _SPARE)
 
     def find_last(self) -> Optional[Tuple[int, int]]:
         """Return address and size of the segment's last chunk so far, or None."""

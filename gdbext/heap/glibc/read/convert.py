@@ -7,7 +7,7 @@ may use. So chunks tile their segment, shifted by one word.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple, overload
+from typing import Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gdbext.heap.model import (
     NO_ARENA,
     U64,
     Blocks,
-    Charge,
+    LazyCharges,
     Span,
     State,
 )
@@ -75,39 +75,24 @@ def spans_of(heap: GlibcHeap) -> List[Span]:
     return sorted(spans, key=lambda span: span.start)
 
 
-class Charges(Sequence[Charge]):
-    """The ledger's intervals, made when asked for: kept, they would outweigh the blocks."""
+class Charges(LazyCharges):
+    """The ledger's intervals."""
 
     def __init__(self, heap: GlibcHeap) -> None:
         self._heap = heap
-        self._makers: Tuple[Tuple[str, Callable[[], Tuple[U64, U64]]], ...] = (
-            ("glibc in use", partial(self._payload, (State.IN_USE, State.MMAPPED))),
-            ("glibc chunk overhead", self._headers),
-            ("glibc tcache", partial(self._payload, CACHED_STATES)),
-            ("glibc bins", partial(self._payload, _BINNED)),
-            ("glibc top", partial(self._payload, (State.TOP,))),
-            ("glibc heap slack", self._slack),
-            ("glibc arena structures", self._structures),
-            ("glibc foreign sbrk", self._foreign),
-            ("glibc unknown (damaged or absent)", self._skipped),
+        super().__init__(
+            (
+                ("glibc in use", partial(self._payload, (State.IN_USE, State.MMAPPED))),
+                ("glibc chunk overhead", self._headers),
+                ("glibc tcache", partial(self._payload, CACHED_STATES)),
+                ("glibc bins", partial(self._payload, _BINNED)),
+                ("glibc top", partial(self._payload, (State.TOP,))),
+                ("glibc heap slack", self._slack),
+                ("glibc arena structures", self._structures),
+                ("glibc foreign sbrk", self._foreign),
+                ("glibc unknown (damaged or absent)", self._skipped),
+            )
         )
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-    @overload
-    def __getitem__(self, at: int) -> Charge: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> List[Charge]: ...
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return [self[number] for number in range(*at.indices(len(self)))]
-        owner, make = self._makers[at]
-        starts, ends = make()
-        keep = ends > starts
-        return Charge(owner, starts, ends) if keep.all() else Charge(owner, starts[keep], ends[keep])
 
     def foreign(self) -> List[Tuple[int, int]]:
         """Return start and end of what others took from the break between glibc's own pieces."""

@@ -270,10 +270,13 @@ class MainArena:
         page = self.target.abi.page_size
         readable = [region for region in self.target.memory.regions() if region.source != "absent"]
         start = 0
-        for (_, high), (first, behind) in _written_in(self.target.memory, _writable_runs(readable)):
+        runs = _writable_runs(readable)
+        written = ((high, part) for low, high in runs for part in for_each_written(self.target.memory, low, high))
+        for high, (first, behind) in written:
             start, behind = max(first + -first % page, start), behind - behind % page
             while start < behind and missing > 0:
-                end = None if _inside(claimed, start) else self._end_in_fenceposts(start, high - high % page)
+                taken = _run_of(claimed, start) is not None
+                end = None if taken else self._end_in_fenceposts(start, high - high % page)
                 if end is not None and end - start <= missing:
                     yield self._segment(start, end, "mmap", None)
                     missing -= end - start
@@ -311,14 +314,5 @@ def _writable_runs(regions: Sequence[Region]) -> List[Interval]:
     return runs
 
 
-def _written_in(memory: Memory, runs: Sequence[Interval]) -> Iterator[Tuple[Interval, Interval]]:
-    """Iterate over the parts of runs that the target may have written, each with its run."""
-    return ((run, part) for run in runs for part in for_each_written(memory, *run))
-
-
 def _run_of(runs: Sequence[Interval], address: int) -> Optional[Interval]:
     return next(((low, high) for low, high in runs if low <= address < high), None)
-
-
-def _inside(claimed: Sequence[Interval], address: int) -> bool:
-    return any(low <= address < high for low, high in claimed)

@@ -112,15 +112,11 @@ def _read_class(
     problems = list(chain.problems)
     if not problems and counted is not None and counted != len(chain.nodes):
         message = f"{place}: counts {counted}, its list holds {len(chain.nodes)}"
-        problems.append(Problem("tcache-count", at.address, message, corruption=_broken(counted, chain.nodes)))
+        broken = abs(counted - len(chain.nodes)) > 1  # of one: a thread was stopped in between
+        problems.append(Problem("tcache-count", at.address, message, corruption=broken))
     total, wrong = _check_sizes(target, sizes, place, index, chain.nodes)
     chunks = tuple(node - sizes.header for node in chain.nodes)
     return CacheClass(index, counted, chunks, total), problems + wrong
-
-
-def _broken(counted: int, nodes: Sequence[int]) -> bool:
-    """A difference of one is a thread stopped in between; more is damage."""
-    return abs(counted - len(nodes)) > 1
 
 
 def _check_sizes(

@@ -256,12 +256,9 @@ class _Walk:
             self.stop if again is None else again,
             "chunk-size",
             f"size field is {head:#x}, expected a multiple of {self.rules.granule} from"
-            f" {self.rules.minimum:#x} to {self._remaining(end):#x}; {before}; {where}",
+            f" {self.rules.minimum:#x} to {(self.stop - end) * self.sizes.word:#x}; {before}; {where}",
         )
         return self.stop if again is None else again
-
-    def _remaining(self, position: int) -> int:
-        return (self.stop - position) * self.sizes.word
 
     def _chunk_before(self) -> str:
         last = self.chunks.find_last()

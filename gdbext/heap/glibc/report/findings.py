@@ -42,10 +42,11 @@ def find_arena_proliferation(heap: GlibcHeap) -> Optional[Finding]:
         f"{len(pairs)} thread arenas hold {size_text(system)} and use {size_text(used)} of them"
         f" ({100 * used / system:.1f} %); {size_text(system - used)} are free inside them"
     )
+    absent = any(walked.absent for view in heap.arenas for walked in view.walked)
     return Finding(
         "arena-proliferation",
         Severity.WARNING,
-        Confidence.HIGH if heap.complete and not _partly_absent(heap) else Confidence.MEDIUM,
+        Confidence.HIGH if heap.complete and not absent else Confidence.MEDIUM,
         summary,
         bytes=system - used,
         evidence=tuple(_evidence(heap, pairs, len(stranded))),
@@ -83,8 +84,6 @@ def _details(view: ArenaView, tally: Tally) -> Dict[str, Any]:
     }
 
 
-def _partly_absent(heap: GlibcHeap) -> bool:
-    return any(walked.absent for view in heap.arenas for walked in view.walked)
 
 
 def _evidence(

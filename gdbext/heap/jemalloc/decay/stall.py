@@ -100,17 +100,13 @@ def find_stalled(heap: Jemalloc, view: DecayView) -> Optional[Finding]:
 
 
 def _stalls(decay: ArenaDecay, view: DecayView) -> Iterator[Stall]:
-    stuck = _stuck(decay.arena, view.tickers)
+    tickers = view.tickers or ()
+    stuck = tuple(one for one in tickers if one.freed_first and one.tsd.arena == decay.arena.address)
     judged = [(kind, _judge(decay, kind, stuck, view)) for kind in decay.kinds]
     kinds = tuple(kind for kind, confidence in judged if confidence)
     if kinds:
         rank = list(Confidence)
         yield Stall(decay, kinds, stuck, min((one for _, one in judged if one), key=rank.index))
-
-
-def _stuck(arena: ArenaState, tickers: Optional[Sequence[Ticker]]) -> tuple[Ticker, ...]:
-    found = (one for one in tickers or () if one.freed_first and one.tsd.arena == arena.address)
-    return tuple(found)
 
 
 def _judge(decay: ArenaDecay, kind: Decay, stuck: Sequence[Ticker], view: DecayView) -> Optional[Confidence]:

@@ -27,7 +27,7 @@ from gdbext.heap.jemalloc.find.named import Globals, find_named, root_of
 from gdbext.heap.jemalloc.find.structural import find_structural
 from gdbext.heap.jemalloc.find.versions import find_versions, lacks_constants
 from gdbext.heap.jemalloc.layouts import Layout, for_version, recorded
-from gdbext.heap.jemalloc.model import U64, BinInfo, Geometry, Location
+from gdbext.heap.jemalloc.model import BinInfo, Geometry, Location
 from gdbext.heap.jemalloc.read.rtree import geometries
 from gdbext.heap.jemalloc.read.tsd import find_tsd_offset
 from gdbext.heap.jemalloc.sizes import size_classes
@@ -212,7 +212,7 @@ def _fit_tree(
     if root is None:
         refusal.note(3, None, "the root of its radix tree is not known")
         return None
-    slabs = current_slabs(target, _sound(slots), layout)
+    slabs = current_slabs(target, slots.addresses[list(slots.sound)].tolist(), layout)
     fits = []
     for geometry in geometries(layout.nsizes, candidate.root_count):
         infos = bin_infos or compute_bin_infos(layout, geometry.page)
@@ -226,11 +226,6 @@ def _fit_tree(
         refusal.note(4, root, reason)
         return None
     return best
-
-
-def _sound(slots: Slots) -> list[int]:
-    addresses: U64 = slots.addresses[list(slots.sound)]
-    return [int(address) for address in addresses]
 
 
 # -- the rest of what is known --------------------------------------------------------------------------

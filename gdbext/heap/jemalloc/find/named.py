@@ -87,7 +87,8 @@ def _globals(target: Target, prefix: str, arenas: Symbol, problems: list[Problem
         return None
     structs = find_structs(target, str(arenas.build_id))
     module = target.find_module(arenas.address)
-    return Globals(prefix, module, names, "symbols", _typed(structs), _root_count(structs))
+    root_count = structs["rtree"].member("root").count if "rtree" in structs else None
+    return Globals(prefix, module, names, "symbols", _typed(structs), root_count)
 
 
 def _all_names(target: Target, prefix: str, arenas: Symbol) -> Iterator[tuple[str, int]]:
@@ -117,10 +118,6 @@ def _typed(structs: Mapping[str, StructLayout]) -> tuple[Layout, ...]:
         return (make_layout(structs, "", "debug info"),)
     except LayoutError:
         return ()
-
-
-def _root_count(structs: Mapping[str, StructLayout]) -> Optional[int]:
-    return structs["rtree"].member("root").count if "rtree" in structs else None
 
 
 def root_of(symbols: Mapping[str, int], layout: Layout) -> Optional[int]:

@@ -24,7 +24,7 @@ from gdbext.heap.jemalloc.model import (
     TsdState,
 )
 from gdbext.heap.jemalloc.read.bins import BinWalk, read_bins, trailing_bytes
-from gdbext.heap.jemalloc.read.records import Record, read_record
+from gdbext.heap.jemalloc.read.records import Record, fault_problem, read_record
 from gdbext.layout import StructLayout
 from gdbext.report import Problem, ThreadRef
 from gdbext.target import Target
@@ -53,11 +53,8 @@ def read_arenas(
             record = read_record(target, address, location.layout["arena"], trailing_bytes(location))
             found.append(_arena(target, location, index, address, record, walked, pages, threads, problems))
         except FaultError as fault:
-            lacks = target.lacks(fault.address, fault.size)
             message = f"arena {index} at {address:#x}: {fault.message}: left out"
-            problems.append(
-                Problem("absent-memory" if lacks else "arena", address, message, corruption=not lacks)
-            )
+            problems.append(fault_problem(target, fault, "arena", message, address))
     return found if _has_stats(found) else [_without_stats(arena) for arena in found]
 
 
@@ -248,8 +245,7 @@ def _blocks(
         try:
             block = read_record(target, at, layout)
         except FaultError as fault:
-            lacks = target.lacks(fault.address, fault.size)
-            problems.append(Problem("absent-memory" if lacks else "base", at, f"{fault.message}", not lacks))
+            problems.append(fault_problem(target, fault, "base", fault.message, at))
             break
         found[at], at = block.uint("size"), block.uint("next")
     if at in found:

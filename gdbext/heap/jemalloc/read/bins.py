@@ -23,7 +23,7 @@ from gdbext.heap.jemalloc.model import (
     Location,
     Mask,
 )
-from gdbext.heap.jemalloc.read.records import Record, read_record
+from gdbext.heap.jemalloc.read.records import Record, fault_problem, read_record
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -115,8 +115,7 @@ def read_bins(
         for info, shard, place, one in _for_each_bin(target, location, address, record):
             shards[info.index].append(_shard(place, shard, one))
     except FaultError as fault:
-        lacks = target.lacks(fault.address, fault.size)
-        problems.append(Problem("absent-memory" if lacks else "bin", fault.address, fault.message, not lacks))
+        problems.append(fault_problem(target, fault, "bin", fault.message))
     return tuple(_state(info, arena, own, walked) for info, own in zip(location.bin_infos, shards))
 
 

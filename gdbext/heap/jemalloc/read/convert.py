@@ -7,7 +7,7 @@ extents are cut from (5.3, ``hpa``). Extents that overlap the next one are damag
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Any, Callable, Sequence, Tuple, overload
+from typing import Any, Callable, Sequence, Tuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from gdbext.heap.jemalloc.read.regions import (
     slabs_of,
     sound,
 )
-from gdbext.heap.model import NO_ARENA, Blocks, Charge, Span, State
+from gdbext.heap.model import NO_ARENA, Blocks, LazyCharges, Span, State
 from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged, without
 
 
@@ -104,7 +104,7 @@ def spans_of(heap: Jemalloc, territory: Territory) -> list[Span]:
     spans = []
     for owner in np.unique(owners).tolist():
         spans += _spans(joined(territory.extents(owners == owner)), "extents", owner)
-    bases = _base_owners(heap, place)
+    bases = {at: place[arena.index] for arena in heap.arenas for at, _ in arena.base.blocks}
     starts, ends = territory.metadata
     spans += [
         Span(start, end, "base", bases.get(start, NO_ARENA)) for start, end in zip(starts.tolist(), ends.tolist())
@@ -117,17 +117,17 @@ def _spans(intervals: Intervals, kind: str, owner: int) -> list[Span]:
     return [Span(start, end, kind, owner) for start, end in zip(*(side.tolist() for side in intervals))]
 
 
-def _base_owners(heap: Jemalloc, place: dict[int, int]) -> dict[int, int]:
-    return {at: place[arena.index] for arena in heap.arenas for at, _ in arena.base.blocks}
+def _joined(make: Callable[[], Intervals]) -> Intervals:
+    return joined(make())
 
 
-class Charges(Sequence[Charge]):
-    """The ledger's intervals, made when asked for: kept, they would outweigh the blocks."""
+class Charges(LazyCharges):
+    """The ledger's intervals."""
 
     def __init__(self, heap: Jemalloc, blocks: Blocks, territory: Territory) -> None:
         self._heap, self._blocks, self._territory = heap, blocks, territory
-        state = partial(self._in_state)
-        self._makers: tuple[tuple[str, Callable[[], Intervals]], ...] = (
+        state = self._in_state
+        makers: tuple[tuple[str, Callable[[], Intervals]], ...] = (
             ("in use", partial(self._in, State.IN_USE)),
             ("tcache", partial(self._in, State.TCACHE)),
             ("free regions", self._free_regions),
@@ -140,21 +140,7 @@ class Charges(Sequence[Charge]):
             ("base blocks (metadata)", lambda: territory.metadata),
             ("unknown (damaged or in flux)", self._unknown),
         )
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-    @overload
-    def __getitem__(self, at: int) -> Charge: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[Charge]: ...
-
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return [self[number] for number in range(*at.indices(len(self)))]
-        owner, make = self._makers[at]
-        return Charge(f"{self._heap.name} {owner}", *joined(make()))
+        super().__init__([(f"{heap.name} {owner}", partial(_joined, make)) for owner, make in makers])
 
     def _in(self, state: State) -> Intervals:
         chosen = np.flatnonzero(self._blocks.state == int(state))

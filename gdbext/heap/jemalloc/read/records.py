@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, Sequence
+from typing import Iterator, Optional, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.model import I64, U64, Mask
 from gdbext.layout import Member, StructLayout
 from gdbext.memory import Buffer, view
+from gdbext.report import Problem
 from gdbext.target import Target
 
 GAP = 16 << 10  # bytes between two structures from which on they are read apart
@@ -61,6 +62,24 @@ class Record:
     def _read(self, member: Member, signed: bool) -> int:
         start = self.base + member.offset
         return int.from_bytes(self.data[start : start + member.size], self.abi.byteorder, signed=signed)
+
+
+def fault_problem(target: Target, fault: FaultError, kind: str, message: str, address: Optional[int] = None) -> Problem:
+    """Return the problem that something cannot be read: absent from the target, else damage of a kind.
+
+    :param address: that it is about; None: where the fault was.
+    """
+    lacks = target.lacks(fault.address, fault.size)
+    place = fault.address if address is None else address
+    return Problem("absent-memory" if lacks else kind, place, message, corruption=not lacks)
+
+
+def find_word(target: Target, address: int) -> Optional[int]:
+    """Return the word at an address, or None where it cannot be read."""
+    try:
+        return target.reader.word(address)
+    except FaultError:
+        return None
 
 
 def read_record(target: Target, address: int, layout: StructLayout, extra: int = 0) -> Record:

@@ -233,7 +233,7 @@ def decode(target: Target, location: Location, entries: Entries, walk: Walk) -> 
     layout = location.layout["extent"]
     rows, known = gather(target, edata, [layout.offset(name) for name in ("bits", "address", "size")])
     unknown = np.flatnonzero(~known)
-    lacks = _lacks(target, edata[unknown])
+    lacks = any(target.lacks(int(one), 128) for one in edata[unknown[:_LISTED]])
     _tell(
         walk, edata[unknown], entries.page[first[unknown]], "cannot be read", "left out", corruption=not lacks
     )
@@ -273,10 +273,6 @@ def _bounds(pages: U64, owners: I64, count: int) -> tuple[U64, U64]:
     np.minimum.at(lowest, owners, pages)
     np.maximum.at(highest, owners, pages)
     return lowest, highest
-
-
-def _lacks(target: Target, edata: U64) -> bool:
-    return any(target.lacks(int(one), 128) for one in edata[:_LISTED])
 
 
 def _tell(

@@ -16,7 +16,7 @@ import numpy as np
 from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.find.globals import sound_arenas
 from gdbext.heap.jemalloc.model import I64, U64, CacheBin, Location, Mask, ThreadCache, TsdKind, TsdState
-from gdbext.heap.jemalloc.read.records import Record, read_record
+from gdbext.heap.jemalloc.read.records import Record, fault_problem, find_word, read_record
 from gdbext.heap.jemalloc.read.tsd import for_each_in_ring
 from gdbext.layout import Member
 from gdbext.memory.bulk import words_at
@@ -110,7 +110,7 @@ def _listed(target: Target, location: Location, problems: list[Problem]) -> Iter
             ("descriptors", layout["descriptor"].offset("next"), inner),
         ):
             name = f"arena {index}'s list of {'tcaches' if field == 'tcaches' else 'cache bins'}"
-            head = _find_word(target, arena + layout["arena"].offset(field))
+            head = find_word(target, arena + layout["arena"].offset(field))
             met: list[Problem] = []
             for item in for_each_in_ring(target, head or 0, link, name, met):
                 place = _find_place(target, location, item - start, arena)
@@ -125,13 +125,13 @@ def _find_place(target: Target, location: Location, holder: int, arena: Optional
     """Return the cache whose ``tcache_slow_t`` (5.3) or ``tcache_t`` is at ``holder``, or None when it is none."""
     layout = location.layout
     struct = layout["tcache_slow" if _is_split(location) else "tcache"]
-    owner = _find_word(target, holder + struct.offset("arena"))
+    owner = find_word(target, holder + struct.offset("arena"))
     if owner is None or (arena is not None and owner != arena):
         return None
     if not _is_split(location):
         return _Place(holder, holder, None)
-    tcache = _find_word(target, holder + struct.offset("tcache"))
-    back = None if tcache is None else _find_word(target, tcache + layout["tcache"].offset("tcache_slow"))
+    tcache = find_word(target, holder + struct.offset("tcache"))
+    back = None if tcache is None else find_word(target, tcache + layout["tcache"].offset("tcache_slow"))
     return _Place(tcache, holder, None) if tcache is not None and back == holder else None
 
 
@@ -158,7 +158,7 @@ def _created(target: Target, location: Location, problems: list[Problem]) -> Ite
 def _created_one(target: Target, location: Location, tcache: int, problems: list[Problem]) -> Iterator[_Place]:
     place: Optional[_Place] = _Place(tcache, tcache, None)
     if _is_split(location):
-        slow = _find_word(target, tcache + location.layout["tcache"].offset("tcache_slow"))
+        slow = find_word(target, tcache + location.layout["tcache"].offset("tcache_slow"))
         place = None if slow is None else _find_place(target, location, slow, None)
     if place is not None and place.tcache == tcache:
         yield place
@@ -167,18 +167,8 @@ def _created_one(target: Target, location: Location, tcache: int, problems: list
         problems.append(Problem("tcache", tcache, message, corruption=True))
 
 
-def _find_word(target: Target, address: int) -> Optional[int]:
-    try:
-        return target.reader.word(address)
-    except FaultError:
-        return None
-
-
 def _tell_fault(target: Target, fault: FaultError, what: str, problems: list[Problem]) -> None:
-    lacks = target.lacks(fault.address, fault.size)
-    kind = "absent-memory" if lacks else "tcache"
-    message = f"{what} cannot be read: {fault.message}: left out"
-    problems.append(Problem(kind, fault.address, message, corruption=not lacks))
+    problems.append(fault_problem(target, fault, "tcache", f"{what} cannot be read: {fault.message}: left out"))
 
 
 # -- one cache ----------------------------------------------------------------------------------------

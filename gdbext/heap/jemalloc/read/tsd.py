@@ -17,7 +17,7 @@ import numpy as np
 from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.find.invariants import read_slots
 from gdbext.heap.jemalloc.model import U64, Location, TsdKind, TsdState
-from gdbext.heap.jemalloc.read.records import Record, read_record
+from gdbext.heap.jemalloc.read.records import Record, find_word, read_record
 from gdbext.memory import view
 from gdbext.memory.bulk import words_at
 from gdbext.memory.elf import Image, find_image
@@ -171,7 +171,7 @@ def _slots(target: Target, image: Image, tags: dict[int, int], kind: int) -> lis
 def listed_tsds(target: Target, location: Location, problems: list[Problem]) -> list[int]:
     """Return the addresses of the tsds on ``tsd_nominal_tsds``, or of those whose caches the arenas list."""
     if location.nominal_tsds is not None and "tsd_link" in location.layout["tsd"]:
-        first = _find_word(target, location.nominal_tsds)
+        first = find_word(target, location.nominal_tsds)
         link = location.layout["tsd"].offset("tsd_link")
         return list(for_each_in_ring(target, first or 0, link, "tsd_nominal_tsds", problems))
     return [tsd for tsd, _ in listed_tcaches(target, location, problems)]
@@ -184,7 +184,7 @@ def listed_tcaches(target: Target, location: Location, problems: list[Problem]) 
     struct, member = ("tcache_slow", "tcache_slow") if slow else ("tcache", "tcache")
     found = []
     for arena in sorted(_arena_addresses(target, location) - {0}):
-        head = _find_word(target, arena + layout["arena"].offset("tcaches"))
+        head = find_word(target, arena + layout["arena"].offset("tcaches"))
         link = layout[struct].offset("link")
         for item in for_each_in_ring(target, head or 0, link, "an arena's list of tcaches", problems):
             tsd = item - layout["tsd"].offset(member)
@@ -201,10 +201,10 @@ def _is_created(target: Target, location: Location, item: int, tcache: int) -> b
     """
     layout = location.layout
     if "tcache_slow" in layout.structs:
-        return _find_word(target, item + layout["tcache_slow"].offset("tcache")) not in (tcache, None)
+        return find_word(target, item + layout["tcache_slow"].offset("tcache")) not in (tcache, None)
     first = item + layout["tcache"].offset("bins_small") + layout["cache_bin"].offset("avail")
     end = item + layout["tcache"].size
-    return end <= (_find_word(target, first) or 0) < end + _MOST_STACK
+    return end <= (find_word(target, first) or 0) < end + _MOST_STACK
 
 
 def for_each_in_ring(
@@ -220,20 +220,13 @@ def for_each_in_ring(
     while at and at not in seen and len(seen) < _MOST_THREADS:
         seen.add(at)
         yield at
-        last, at = at, _find_word(target, at + link)
+        last, at = at, find_word(target, at + link)
     if first and at != first:
         lacks = at is None and target.lacks(last + link, 8)
         stop = "the next is not in the target" if lacks else f"it does not lead back to {first:#x}"
         message = f"{name}: {count_text(len(seen), 'element')} read, then {stop}"
         kind = "absent-memory" if lacks else "list"
         problems.append(Problem(kind, at or last, message, corruption=not lacks))
-
-
-def _find_word(target: Target, address: int) -> Optional[int]:
-    try:
-        return target.reader.word(address)
-    except FaultError:
-        return None
 
 
 # -- reading ------------------------------------------------------------------------------------------

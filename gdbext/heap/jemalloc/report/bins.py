@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
 
-from gdbext.heap.jemalloc.model import I64, BinInfo, BinState
+from gdbext.heap.jemalloc.model import BinInfo, BinState
 from gdbext.heap.jemalloc.report.common import (
-    CachedObjects,
     Part,
     cached_objects,
     named_heaps,
@@ -126,18 +125,13 @@ def bins(heaps: Sequence[Heap], arena: Optional[int] = None) -> Report:
 
 
 def _rows(part: Part, one_arena: bool) -> Iterator[BinRow]:
-    cached = _cached(part, cached_objects(part.heap), one_arena)
+    objects = cached_objects(part.heap)
+    of_arena = part.arenas[0].index if one_arena else None
+    cached = None if objects is None else objects.counts(part.heap.location.nbins, of_arena)
     for info in part.heap.location.bin_infos:
         states = [one for arena in part.arenas for one in arena.bins if one.info.index == info.index]
         if any(one.slabs or one.stats.nmalloc for one in states):
             yield _row(part, info, states, None if cached is None else int(cached[info.index]))
-
-
-def _cached(part: Part, objects: Optional[CachedObjects], one_arena: bool) -> Optional[I64]:
-    """Return the objects in thread caches by class: all, or those that lie in the one arena."""
-    if objects is None:
-        return None
-    return objects.counts(part.heap.location.nbins, part.arenas[0].index if one_arena else None)
 
 
 def _row(

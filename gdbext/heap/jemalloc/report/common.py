@@ -8,12 +8,14 @@ from typing import Iterable, Optional, Sequence
 import numpy as np
 
 from gdbext.errors import UsageError
-from gdbext.heap.jemalloc.model import I64, NO_EXTENT, U64, ArenaState, Jemalloc
+from gdbext.heap.jemalloc.model import I64, U64, ArenaState, Jemalloc
 from gdbext.heap.model import Heap
 from gdbext.heap.reading import evidence_of, problems_of
-from gdbext.report import Labels, Report
+from gdbext.report import Labels, Report, ThreadRef
 
 _NO_STATS = "{}: built without statistics (--disable-stats): counters are unknown, the rest is from its extents"
+
+NO_THREAD = ThreadRef(None, None, None)
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,5 @@ def cached_objects(heap: Jemalloc) -> Optional[CachedObjects]:
     lengths = np.array([one.cached for one in bins], np.int64)
     szind = np.repeat(np.array([one.szind for one in bins], np.int64), lengths)
     at = heap.extents.holding(address)
-    arena = np.where(at == NO_EXTENT, -1, _arena_of(heap, at))
-    return CachedObjects(address, szind, arena)
-
-
-def _arena_of(heap: Jemalloc, at: I64) -> I64:
-    if not len(heap.extents):
-        return np.full(len(at), -1, np.int64)
-    return heap.extents.arena[np.maximum(at, 0)].astype(np.int64)
+    arenas = np.append(heap.extents.arena.astype(np.int64), -1)  # its last is that of NO_EXTENT
+    return CachedObjects(address, szind, arenas[at])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence
 
 from gdbext.heap.jemalloc.decay.state import ArenaDecay, Decay, DecayView, Ticker, read_decay
-from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of
+from gdbext.heap.jemalloc.report.common import NO_THREAD, Part, named_heaps, parts_of, report_of
 from gdbext.heap.jemalloc.report.tcache import arena_index
 from gdbext.heap.model import Heap
 from gdbext.report import Finding, Kind, Labels, Report, column, hidden, table
@@ -162,7 +162,10 @@ def decay(heaps: Sequence[Heap], findings: Sequence[Finding] = ()) -> Report:
     """
     parts = parts_of(heaps)
     views = [(part, read_decay(part.heap)) for part in parts]
-    heap_rows = _heap_rows(views)
+    heap_rows = [
+        HeapRow(part.name, view.clock.now, view.clock.exact, view.background, view.clock.source)
+        for part, view in views
+    ]
     arenas = [
         ArenaDecayRow(part.name, one.arena.index, _kind_decay(one.dirty), _kind_decay(one.muzzy))
         for part, view in views
@@ -190,13 +193,6 @@ def _notes(views: Sequence[tuple[Part, DecayView]]) -> Iterator[str]:
             yield f"never used {part.name}: {count_text(unused, 'thread')}"
         if view.background:
             yield f"{part.name} has background threads switched on: they purge, whatever the other threads do"
-
-
-def _heap_rows(views: Sequence[tuple[Part, DecayView]]) -> list[HeapRow]:
-    return [
-        HeapRow(part.name, view.clock.now, view.clock.exact, view.background, view.clock.source)
-        for part, view in views
-    ]
 
 
 def _kind_decay(decay: Decay) -> KindDecay:
@@ -256,12 +252,12 @@ def _threads(views: Sequence[tuple[Part, DecayView]], unused: bool) -> Optional[
 
 
 def _ticker_row(part: Part, ticker: Ticker) -> TickerRow:
-    tsd, thread = ticker.tsd, ticker.tsd.thread
+    tsd, thread = ticker.tsd, ticker.tsd.thread or NO_THREAD
     return TickerRow(
         heap=part.name,
-        number=None if thread is None else thread.number,
-        name=None if thread is None else thread.name,
-        lwp=None if thread is None else thread.lwp,
+        number=thread.number,
+        name=thread.name,
+        lwp=thread.lwp,
         tsd=tsd.address,
         arena=arena_index(part, tsd.arena),
         state=None if tsd.state is None else tsd.state.name.lower().replace("_", "-"),

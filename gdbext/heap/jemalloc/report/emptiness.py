@@ -7,7 +7,7 @@ from typing import Optional, Sequence
 
 import numpy as np
 
-from gdbext.heap.jemalloc.model import BinInfo, Extents, Jemalloc
+from gdbext.heap.jemalloc.model import BinInfo, Jemalloc
 from gdbext.report import Confidence, Finding, Severity
 from gdbext.wording import count_text, share_text, size_text
 
@@ -57,7 +57,7 @@ def find_empty_slabs(heap: Jemalloc) -> Optional[Finding]:
     """Return the finding when slabs' empty regions are a large share of all that is active, else None."""
     rows = measure_emptiness(heap)
     empty = sum(row.empty for row in rows)
-    slabs = _slab_bytes(heap.extents)
+    slabs = int(heap.extents.size[heap.extents.slab].sum())
     active = sum(arena.active for arena in heap.arenas)
     if not empty or empty < SHARE_OF_SLABS * slabs or empty < SHARE_OF_ACTIVE * active:
         return None
@@ -85,10 +85,6 @@ def find_empty_slabs(heap: Jemalloc) -> Optional[Finding]:
             ],
         },
     )
-
-
-def _slab_bytes(extents: Extents) -> int:
-    return int(extents.size[extents.slab].sum())
 
 
 def _row_text(row: Emptiness) -> str:

@@ -182,12 +182,5 @@ def _batch(part: Part, found: Extents, use: bool) -> Batch:
 def _uses(found: Extents, slab: Mask, region: U64, nregs: U64) -> Iterator[str]:
     columns = (found.usable, found.nfree, slab, region, nregs)
     for usable, nfree, is_slab, size, regions in zip(*(each.tolist() for each in columns)):
-        yield _use(size, nfree, regions) if is_slab else _large(usable)
-
-
-def _use(size: int, nfree: int, nregs: int) -> str:
-    return f"slab of {size} bytes, {nfree} of {nregs} free"
-
-
-def _large(usable: int) -> str:
-    return f"large, {usable} bytes" if usable else ""
+        large = f"large, {usable} bytes" if usable else ""
+        yield f"slab of {size} bytes, {nfree} of {regions} free" if is_slab else large

@@ -109,15 +109,13 @@ def large(heaps: Sequence[Heap]) -> Report:
         blocks=count,
         bytes=sum(row.bytes for row in classes),
         extent_bytes=sum(row.extent_bytes for row in classes),
-        tcache_blocks=None if any(one.cached is None for one in found) else total(_cached(classes)),
+        tcache_blocks=None
+        if any(one.cached is None for one in found)
+        else total(row.tcache_blocks for row in classes),
         classes=classes,
         largest=Rows(lambda: _largest(found), LargeBlockRow, count, reads=0),
     )
     return report_of(heaps, data, labels=named_heaps(found, LargeRow, LargeBlockRow))
-
-
-def _cached(classes: Sequence[LargeRow]) -> Iterator[Optional[int]]:
-    return (row.tcache_blocks for row in classes)
 
 
 def _find(part: Part) -> _Found:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.heap.jemalloc.model import CacheBin, ThreadCache
-from gdbext.heap.jemalloc.report.common import Part, named_heaps, parts_of, report_of, total
+from gdbext.heap.jemalloc.report.common import NO_THREAD, Part, named_heaps, parts_of, report_of, total
 from gdbext.heap.model import Heap
 from gdbext.report import Kind, Report, column, line, table
 
@@ -92,7 +92,8 @@ def tcache(heaps: Sequence[Heap], number: Optional[int] = None) -> Report:
     notes = [_NOT_FOUND.format(part.name) for part in parts if part.heap.tcaches is None]
     if len(notes) == len(parts):
         return report_of(heaps, TcacheReport(None, None, None, None), notes)
-    wanted = [(part, cache) for part in parts for cache in _caches(part, number)]
+    caches = [(part, cache) for part in parts for cache in part.heap.tcaches or ()]
+    wanted = [one for one in caches if number is None or (one[1].thread or NO_THREAD).number == number]
     threads = [_thread_row(part, cache) for part, cache in wanted]
     classes = [_class_row(part, cache, one) for part, cache in wanted for one in cache.bins]
     # of several jemallocs one may not be known: no sum then
@@ -102,18 +103,13 @@ def tcache(heaps: Sequence[Heap], number: Optional[int] = None) -> Report:
     return report_of(heaps, data, notes, labels=named_heaps(parts, ThreadCacheRow, ClassRow))
 
 
-def _caches(part: Part, number: Optional[int]) -> Sequence[ThreadCache]:
-    caches = part.heap.tcaches or ()
-    return [one for one in caches if number is None or (one.thread and one.thread.number == number)]
-
-
 def _thread_row(part: Part, cache: ThreadCache) -> ThreadCacheRow:
-    thread = cache.thread
+    thread = cache.thread or NO_THREAD
     return ThreadCacheRow(
         heap=part.name,
-        number=None if thread is None else thread.number,
-        name=None if thread is None else thread.name,
-        lwp=None if thread is None else thread.lwp,
+        number=thread.number,
+        name=thread.name,
+        lwp=thread.lwp,
         address=cache.address,
         arena=arena_index(part, cache.arena),
         classes=len(cache.bins),
@@ -128,11 +124,11 @@ def arena_index(part: Part, address: int) -> Optional[int]:
 
 
 def _class_row(part: Part, cache: ThreadCache, one: CacheBin) -> ClassRow:
-    thread = cache.thread
+    thread = cache.thread or NO_THREAD
     return ClassRow(
         heap=part.name,
-        number=None if thread is None else thread.number,
-        name=None if thread is None else thread.name,
+        number=thread.number,
+        name=thread.name,
         address=cache.address,
         szind=one.szind,
         size=one.size,
