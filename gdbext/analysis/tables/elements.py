@@ -200,15 +200,13 @@ class _Choosing:
                 elif answer:
                     self.chosen[number].append(row)
         if self.unread and len(self.unread) == self.done:
-            self.port.check(self.condition, self.unread[0], self._type_of_first())
+            first = next((each.element_type for each in self.walked if len(each.nodes)), None)
+            self.port.check(self.condition, self.unread[0], first)
 
     def _note_unread(self, address: int, element_type: Optional[str]) -> None:
         self.unread.append(address)
         if len(self.unread) == self.done == _PATIENCE:  # none so far: it is the expression, not the elements
             self.port.check(self.condition, address, element_type)
-
-    def _type_of_first(self) -> Optional[str]:
-        return next((each.element_type for each in self.walked if len(each.nodes)), None)
 
     def selection(self) -> Selection:
         """Return the elements that were chosen."""

@@ -14,7 +14,6 @@ from gdbext.layout.types import Located, Type
 from gdbext.progress import Progress, WorkLimit
 from gdbext.report import Evidence, Finding, Settings
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.opening import Structure
 from gdbext.structures.shapes.overrides import Overrides
 from gdbext.structures.shapes.resolve import Opened, open_located
 from gdbext.structures.walk.model import Group
@@ -182,7 +181,8 @@ class Tables(Iterator[Looked]):
         if self._progress.over:
             self._partly.append(located.text)
             return None
-        addresses = _addresses(opened.structure)
+        structure = opened.structure
+        addresses = {table.address for table in (structure.tables if isinstance(structure, Group) else [structure])}
         if addresses <= self._seen:
             return None
         self._seen |= addresses
@@ -214,8 +214,3 @@ class Tables(Iterator[Looked]):
             yield Evidence(
                 "tables", f"{count_text(self._closed, 'variable')} passed over that cannot be a table now"
             )
-
-
-def _addresses(structure: Structure) -> Set[int]:
-    tables = structure.tables if isinstance(structure, Group) else [structure]
-    return {table.address for table in tables}

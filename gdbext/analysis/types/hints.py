@@ -74,7 +74,8 @@ def _read_words(words: Words, address: U64, lengths: I64) -> Tuple[Bytes, Mask]:
     for at in range(0, LOOKED_AT if len(address) else 0, 8):
         within = np.flatnonzero(there & (lengths >= at + 8))
         values, known = words.in_blocks(address[within] + np.uint64(at), 8)
-        data[within, at : at + 8] = _as_bytes(values, words.target.abi.byteorder)
+        ordered = values.astype("<u8" if words.target.abi.byteorder == "little" else ">u8")
+        data[within, at : at + 8] = ordered.view(np.uint8).reshape(len(values), 8)
         there[within[~known]] = False
         _last_bytes(words, address, np.flatnonzero(there & (lengths > at) & (lengths < at + 8)), (at, lengths), data)
     return data, there
@@ -86,11 +87,6 @@ def _last_bytes(words: Words, address: U64, within: I64, place: Tuple[int, I64],
         within = within[lengths[within] > at + step]
         values, known = words.in_blocks(address[within] + np.uint64(at + step), 1)
         data[within[known], at + step] = values[known].astype(np.uint8)
-
-
-def _as_bytes(values: U64, byteorder: str) -> Bytes:
-    ordered = values.astype("<u8" if byteorder == "little" else ">u8")
-    return ordered.view(np.uint8).reshape(len(values), 8)
 
 
 def _put_text(words: Words, sheet: Sheet, rows: I64, lengths: I64, data: Bytes) -> I64:

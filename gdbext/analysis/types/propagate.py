@@ -130,7 +130,8 @@ class Propagation:
 
     def _visit_objects(self, layout: Layout, places: U64, level: int) -> None:
         lots, sound = self._pointers(layout, places, level)
-        self._doubt(places[~sound])
+        rows = self.words.rows_at(places[~sound])
+        self.sheet.doubt(rows[rows >= 0])
         for lot in lots:
             whole = sound if lot.link.count == 1 else np.repeat(sound, lot.link.count)
             self._lead_on(_Lot(lot.link, lot.place[whole], lot.value[whole], lot.confidence))
@@ -150,10 +151,6 @@ class Propagation:
             values = np.where(known, values, np.uint64(0))
             lots.append(_Lot(link, at, values, level if link.sure else LOW))
         return lots, sound
-
-    def _doubt(self, places: U64) -> None:
-        rows = self.words.rows_at(places)
-        self.sheet.doubt(rows[rows >= 0])
 
     # ---- what pointers lead to ----
 

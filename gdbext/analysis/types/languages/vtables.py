@@ -100,11 +100,9 @@ class TableReader:
             at = self._target.reader.word(info + self._word)
         except FaultError:
             return None
-        text = self._target.reader.find_string(at, _LONGEST_NAME) if self._words_mapped(at) else None
+        mapped = self._words.mapped(np.array([at], np.uint64))[0]
+        text = self._target.reader.find_string(at, _LONGEST_NAME) if mapped else None
         return text if text and _MANGLED.match(text) else None
-
-    def _words_mapped(self, address: int) -> bool:
-        return bool(self._words.mapped(np.array([address], np.uint64))[0])
 
     def _is_class(self, info: int) -> Optional[bool]:
         """Return whether type information is a class's, by the name of its own type; None when that is not there."""
