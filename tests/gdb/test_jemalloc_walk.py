@@ -13,6 +13,7 @@ import time
 import pytest
 
 from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
+from gdbext.heap.jemalloc.model import ExtentState
 from gdbext.heap.jemalloc.read import tsd
 from gdbext.heap.jemalloc.read.build import read_jemalloc
 from gdbext.progress import SILENT
@@ -65,7 +66,7 @@ def test_several_jemallocs_in_one_process_are_each_found(jestages):
     for location in found.locations:
         heap = read_jemalloc(target, location, SILENT)
         assert [one.message for one in heap.problems] == []
-        assert all(arena.walked.active == arena.nactive for arena in heap.arenas)
+        assert all(arena.walked[ExtentState.ACTIVE].pages == arena.nactive for arena in heap.arenas)
 
 
 def test_small_objects_are_counted_in_little_time(jestages):

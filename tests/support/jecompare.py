@@ -92,14 +92,15 @@ def _after(arena: ArenaState, after: dict[str, Any]) -> Iterator[Figure]:
     page = arena.page
     yield "nthreads", arena.nthreads[0], after["nthreads"]
     yield "pactive", arena.nactive, after["pactive"]
-    yield "pactive in the tree", arena.walked.active, after["pactive"]
+    yield "pactive in the tree", arena.walked[ExtentState.ACTIVE].pages, after["pactive"]
     yield "pdirty", arena.ndirty, after["pdirty"]
     yield "pmuzzy", arena.muzzy.npages, after["pmuzzy"]
     for name in CACHES:
-        yield f"{name} pages in the tree", getattr(arena.walked, name), getattr(arena, name).npages
+        yield f"{name} pages in the tree", arena.walked[ExtentState[name.upper()]].pages, getattr(arena, name).npages
     yield "retained", arena.retained.npages * page, after["retained"]
-    yield "cached by HPA", arena.walked.cached * page, arena.sec_bytes or 0
-    yield "other pages", arena.walked.other, 0
+    yield "cached by HPA", arena.walked[ExtentState.CACHED].pages * page, arena.sec_bytes or 0
+    others = (arena.walked[ExtentState.TRANSITION], arena.walked[ExtentState.MERGING], arena.walked[-1])
+    yield "other pages", sum(one.pages for one in others), 0
     for name in ("mapped", "resident", "internal"):
         yield name, getattr(arena, name), after[name]
     yield "base", arena.base.allocated, after["base"]

@@ -26,7 +26,7 @@ from gdbext.heap.jemalloc.model import (
     Jemalloc,
     LargeClass,
     Location,
-    PageCounts,
+    StateSum,
     TsdKind,
     TsdState,
 )
@@ -84,7 +84,7 @@ def arena(dirty: Optional[DecayState] = None, pages: int = 10_000, muzzy_pages: 
         abandoned_vm=None,
         large=(LargeClass(40, 20480, 500_000, 500_000),),
         bins=(),
-        walked=PageCounts(),
+        walked=[StateSum()] * 8,
         large_walked=(0, 0),
         tcaches=0,
         create_time=state.epoch,

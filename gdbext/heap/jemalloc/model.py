@@ -384,19 +384,11 @@ class BinState:
 
 
 @dataclass(frozen=True)
-class PageCounts:
-    """Pages of an arena's extents by state, as the radix tree has them.
+class StateSum:
+    """An arena's extents of one state, as the radix tree has them."""
 
-    :param cached: in HPA's cache of small extents.
-    :param other: in transition, merging, or of a state that there is not.
-    """
-
-    active: int = 0
-    dirty: int = 0
-    muzzy: int = 0
-    retained: int = 0
-    cached: int = 0
-    other: int = 0
+    extents: int = 0
+    pages: int = 0
 
 
 @dataclass(frozen=True)
@@ -415,7 +407,7 @@ class ArenaState:
     :param abandoned_vm: bytes that had to be left; None where not kept.
     :param large: counters by large size class, those ever used.
     :param bins: by small size class.
-    :param walked: pages of its extents by state.
+    :param walked: its extents by state; the last are those of a state that there is not.
     :param large_walked: large allocations in the radix tree, and their usable bytes.
     :param tcaches: address of the head of its list of thread caches (a pointer to the first, or 0).
     :param create_time: ns.
@@ -445,7 +437,7 @@ class ArenaState:
     abandoned_vm: Optional[int]
     large: tuple[LargeClass, ...]
     bins: tuple[BinState, ...]
-    walked: PageCounts
+    walked: Sequence[StateSum]
     large_walked: tuple[int, int]
     tcaches: int
     create_time: int

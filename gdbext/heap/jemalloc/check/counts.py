@@ -64,10 +64,9 @@ def check_states(heap: Jemalloc, flux: Flux) -> Iterator[Problem]:
 def check_counts(heap: Jemalloc, flux: Flux) -> Iterator[Problem]:
     """Iterate over counters of arenas that are not what the radix tree has."""
     large = LargeWalk(heap.extents, heap.location.nbins, heap.location.layout.nsizes)
-    counts = _Caches(heap.extents)
     for arena in heap.arenas:
         yield from _pages(arena, flux)
-        yield from _caches(arena, counts, flux)
+        yield from _caches(arena, flux)
         if arena.stats:
             for one in arena.bins:
                 yield from _bin(arena, one, flux)
@@ -75,35 +74,19 @@ def check_counts(heap: Jemalloc, flux: Flux) -> Iterator[Problem]:
 
 
 def _pages(arena: ArenaState, flux: Flux) -> Iterator[Problem]:
-    walked = arena.walked
-    for name, counted, found in (
-        ("active", arena.nactive, walked.active),
-        ("dirty", arena.dirty.npages, walked.dirty),
-        ("muzzy", arena.muzzy.npages, walked.muzzy),
-        ("retained", arena.retained.npages, walked.retained),
+    for state, counted in (
+        (ExtentState.ACTIVE, arena.nactive),
+        (ExtentState.DIRTY, arena.dirty.npages),
+        (ExtentState.MUZZY, arena.muzzy.npages),
+        (ExtentState.RETAINED, arena.retained.npages),
     ):
+        found = arena.walked[state].pages
         if counted != found:
-            message = f"arena {arena.index} counts {counted} {name} pages, the radix tree has {found}"
+            message = f"arena {arena.index} counts {counted} {state.label} pages, the radix tree has {found}"
             yield flux.problem("extent-count", arena.address, message, flux.of_pages(arena.index))
 
 
-class _Caches:
-    """Extents and their bytes by arena and state."""
-
-    def __init__(self, extents: Extents) -> None:
-        states = len(ExtentState) + 1
-        keys = extents.arena.astype(np.int64) * states + np.minimum(extents.state, states - 1)
-        self.states = states
-        self.counts = np.bincount(keys)
-        self.bytes = np.bincount(keys, extents.size.astype(np.float64))  # exact below 2^53
-
-    def figures(self, arena: int, state: ExtentState) -> tuple[int, int]:
-        """Return extents and bytes."""
-        key = arena * self.states + state
-        return (int(self.counts[key]), int(self.bytes[key])) if key < len(self.counts) else (0, 0)
-
-
-def _caches(arena: ArenaState, counts: _Caches, flux: Flux) -> Iterator[Problem]:
+def _caches(arena: ArenaState, flux: Flux) -> Iterator[Problem]:
     if not arena.stats:
         return
     for name, cache, state in (
@@ -111,8 +94,9 @@ def _caches(arena: ArenaState, counts: _Caches, flux: Flux) -> Iterator[Problem]
         ("muzzy", arena.muzzy, ExtentState.MUZZY),
         ("retained", arena.retained, ExtentState.RETAINED),
     ):
-        walked = counts.figures(arena.index, state)
-        for what, counted, found in (("extents", cache.nextents, walked[0]), ("bytes", cache.nbytes, walked[1])):
+        walked = arena.walked[state]
+        size = walked.pages * arena.page
+        for what, counted, found in (("extents", cache.nextents, walked.extents), ("bytes", cache.nbytes, size)):
             if counted is not None and counted != found:
                 of = f"{name} extents" if what == "extents" else f"bytes of {name} extents"
                 message = f"arena {arena.index} counts {counted} {of}, the radix tree has {found}"

@@ -17,10 +17,8 @@ from gdbext.heap.jemalloc.model import (
     CacheState,
     DecayState,
     Extents,
-    ExtentState,
     LargeClass,
     Location,
-    PageCounts,
     TsdState,
 )
 from gdbext.heap.jemalloc.read.bins import BinWalk, read_bins, trailing_bytes
@@ -45,13 +43,12 @@ def read_arenas(
     :param arenas: addresses by index.
     """
     walked = BinWalk(location, extents)
-    pages = _pages(location, extents)
     threads = threads_by_arena(tsds)
     found = []
     for index, address in arenas.items():
         try:
             record = read_record(target, address, location.layout["arena"], trailing_bytes(location))
-            found.append(_arena(target, location, index, address, record, walked, pages, threads, problems))
+            found.append(_arena(target, location, index, address, record, walked, threads, problems))
         except FaultError as fault:
             message = f"arena {index} at {address:#x}: {fault.message}: left out"
             problems.append(fault_problem(target, fault, "arena", message, address))
@@ -95,7 +92,6 @@ def _arena(
     address: int,
     record: Record,
     walked: BinWalk,
-    pages: dict[int, PageCounts],
     threads: Optional[dict[int, tuple[ThreadRef, ...]]],
     problems: list[Problem],
 ) -> ArenaState:
@@ -127,7 +123,7 @@ def _arena(
         abandoned_vm=record.find("abandoned_vm"),
         large=_large(location, record),
         bins=read_bins(target, location, index, address, record, walked, problems),
-        walked=pages.get(index, PageCounts()),
+        walked=walked.states(index),
         large_walked=walked.large(index),
         tcaches=record.uint("tcaches"),
         create_time=record.uint("create_time"),
@@ -278,26 +274,3 @@ def _sec_bytes(target: Target, location: Location, record: Record) -> Optional[i
     return sum(
         Record(table.data, struct, table.abi, at * struct.size).uint("bytes_cur") for at in range(count)
     )
-
-
-def _pages(location: Location, extents: Extents) -> dict[int, PageCounts]:
-    """Return the pages of each arena's extents by state, as the radix tree has them."""
-    if not len(extents):
-        return {}
-    states = len(ExtentState)
-    slots = extents.arena.astype(np.int64) * (states + 1) + np.minimum(extents.state, states)
-    pages = (extents.size >> np.uint64(location.geometry.lg_page)).astype(np.float64)
-    sums = np.bincount(slots, pages, (int(extents.arena.max()) + 1) * (states + 1)).reshape(-1, states + 1)
-    return {index: _page_counts([int(value) for value in row]) for index, row in enumerate(sums)}
-
-
-def _page_counts(row: Sequence[int]) -> PageCounts:
-    named = (
-        ExtentState.ACTIVE,
-        ExtentState.DIRTY,
-        ExtentState.MUZZY,
-        ExtentState.RETAINED,
-        ExtentState.CACHED,
-    )
-    active, dirty, muzzy, retained, cached = known = [row[state] for state in named]
-    return PageCounts(active, dirty, muzzy, retained, cached, other=sum(row) - sum(known))

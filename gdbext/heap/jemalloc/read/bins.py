@@ -22,6 +22,7 @@ from gdbext.heap.jemalloc.model import (
     ExtentState,
     Location,
     Mask,
+    StateSum,
 )
 from gdbext.heap.jemalloc.read.records import Record, fault_problem, read_record
 from gdbext.report import Problem
@@ -39,10 +40,10 @@ def trailing_bytes(location: Location) -> int:
 
 
 class BinWalk:
-    """Sums over slabs by arena and size class, and over large blocks by arena."""
+    """Sums over extents: by arena and state, over slabs by arena and size class, over large blocks by arena."""
 
     def __init__(self, location: Location, extents: Extents) -> None:
-        self.nbins = location.nbins
+        self.nbins, self.lg_page = location.nbins, location.geometry.lg_page
         self.extents = extents
         self.nregs = np.array([*(info.nregs for info in location.bin_infos), 0], np.int64)
 
@@ -74,6 +75,23 @@ class BinWalk:
             self._sum(self._slabs, nfree),
             self._sum(self._slabs, bits),
         )
+
+    @cached_property
+    def _states(self) -> tuple[I64, I64]:
+        """Extents and their pages: each by arena and state."""
+        states = len(ExtentState) + 1
+        slots = self.extents.arena.astype(np.int64) * states + np.minimum(self.extents.state, states - 1)
+        pages = (self.extents.size >> np.uint64(self.lg_page)).astype(np.float64)
+        counted = (np.bincount(slots, weights, self._rows * states) for weights in (None, pages))
+        extents, pages = (sums.astype(np.int64).reshape(self._rows, states) for sums in counted)
+        return extents, pages
+
+    def states(self, arena: int) -> Sequence[StateSum]:
+        """Return an arena's extents by state; the last are those of a state that there is not."""
+        if arena >= self._rows:
+            return [StateSum()] * (len(ExtentState) + 1)
+        extents, pages = (sums[arena].tolist() for sums in self._states)
+        return [StateSum(*both) for both in zip(extents, pages)]
 
     @cached_property
     def _large(self) -> tuple[I64, I64]:

@@ -56,7 +56,8 @@ def test_everything_is_found(version, shape, named):
     assert extents.pointer[2] == world.places[2] + 0x340
     assert extents.usable.tolist()[:2] == [0, 0]
     first, second = heap.arenas
-    assert (first.walked.dirty, first.walked.muzzy, second.walked.retained) == (2, 1, 4)
+    dirty, muzzy, retained = ExtentState.DIRTY, ExtentState.MUZZY, ExtentState.RETAINED
+    assert [first.walked[dirty].pages, first.walked[muzzy].pages, second.walked[retained].pages] == [2, 1, 4]
     assert (first.bins[0].used, first.bins[0].slabs, first.bins[0].current) == (3, 1, 1)
     assert (second.bins[3].used, second.bins[3].full) == (3 * page // 48, 0)
     assert first.bins[0].free_bits == (page // 8 - 3 if page == 4096 else 512)  # the table keeps 8 words
