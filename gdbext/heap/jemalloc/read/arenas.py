@@ -6,7 +6,7 @@ Source: ``arena_structs.h``, ``arena_stats.h``, ``base.h``; since 5.3 also ``pac
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -129,7 +129,10 @@ def _arena(
         create_time=record.uint("create_time"),
         page=location.geometry.page,
         threads=None if threads is None else threads.get(address, ()),
-        **_hpa(target, location, record),
+        use_hpa=bool(record.uint("use_hpa")) if "use_hpa" in record.layout else None,
+        sec_bytes=_sec_bytes(target, location, record),
+        hpa_active=record.find("hpa_nactive"),
+        hpa_dirty=record.find("hpa_ndirty"),
     )
 
 
@@ -137,16 +140,6 @@ def _nthreads(target: Target, record: Record) -> tuple[int, int]:
     counts = record.data[record.layout.offset("nthreads") :]
     application, internal = np.frombuffer(counts, f"{target.abi.order_mark}u4", 2).tolist()
     return application, internal
-
-
-def _hpa(target: Target, location: Location, record: Record) -> dict[str, Any]:
-    """Return what the huge page allocator of an arena counts, by the names of :class:`ArenaState`."""
-    return {
-        "use_hpa": None if "use_hpa" not in record.layout else bool(record.uint("use_hpa")),
-        "sec_bytes": _sec_bytes(target, location, record),
-        "hpa_active": record.find("hpa_nactive"),
-        "hpa_dirty": record.find("hpa_ndirty"),
-    }
 
 
 def _is_auto(target: Target, location: Location, index: int) -> Optional[bool]:
