@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from gdbext.errors import UsageError
 
@@ -233,14 +233,14 @@ class _Scan:
     def _is_option(self, word: _Word) -> bool:
         if not word.bare:
             return False
-        if re.match(r"--[A-Za-z]", word.text) or _find_short(word.text, self._known):
+        if re.match(r"--[A-Za-z]", word.text) or _find_short(part(word.text, self._known.values())[0], self._known):
             return True
         # Only an expression may start with a minus that is not an option's.
         return self._positional != "expression" and re.match(r"-[A-Za-z]", word.text) is not None
 
     def _take(self, words: Sequence[_Word], at: int) -> int:
         """Record the option at ``words[at]``; return how many words it took."""
-        name, equals, inline = words[at].text.partition("=")
+        name, equals, inline = part(words[at].text, self._known.values())
         option = _find_option(name, self._known)
         if option.kind in ("flag", "file"):
             self._given[option.name] = self._lone_value(option, self._value_of(inline) if equals else None)
@@ -262,6 +262,18 @@ class _Scan:
         if inline is not None:
             raise UsageError(f"{label} takes no value")
         return True
+
+
+def part(word: str, options: Iterable[Option]) -> tuple[str, str, str]:
+    """Return the option that a word begins with, what parts it from its value, and the value: ``-p12`` has one, too.
+
+    An attached value begins as a number or a path does: ``-pos`` is an expression.
+    """
+    if re.match(r"-[A-Za-z][0-9./]", word):
+        for option in options:
+            if option.short == word[1] and option.kind not in ("flag", "file"):
+                return word[:2], "-", word[2:]
+    return word.partition("=") if word.startswith("--") else (word, "", "")
 
 
 def _values(wanted: int, words: Sequence[str]) -> tuple[int, Sequence[str]]:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
-from gdbext.arguments import Arguments, Option, nearest, parse_words
+from gdbext.arguments import Arguments, Option, nearest, parse_words, part
 from gdbext.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec, find_command, find_own
 from gdbext.errors import UsageError
 from gdbext.exchange import schema_of
@@ -112,10 +112,10 @@ def parse(words: Sequence[str]) -> Options:
 
 def _names_target(found: _Found) -> bool:
     """Whether a line names a core or a process, and no command."""
-    options = {word.partition("=")[0] for word in found.rest}
+    options = {part(word, SHELL_OPTIONS)[0] for word in found.rest}
     if not found.name and options & {"-h", "--help", "--version"}:
         return False
-    return os.path.isfile(found.name) or not found.name and bool(options & {"-c", "--core", "-p", "--pid"})
+    return os.path.isfile(found.name) or not found.name and bool(options & {"-c", "--core", "-p", "--pid", "--"})
 
 
 def _with_cores(options: Options) -> Options:
@@ -134,11 +134,23 @@ def _with_cores(options: Options) -> Options:
         raise UsageError("a core and --pid exclude each other")
     if spec.positional == "none":
         if named:
-            raise UsageError(f"takes no argument, got {' '.join(words)!r}", "-h shows how it is written")
+            raise _no_argument(words)
+        if len(words) > 1 and os.path.isfile(words[0]):
+            others = [word for word in words[1:] if _is_number(word)]
+            if others:
+                raise _no_argument(others)
         return _with_words(options, words, ())
     if named or not os.path.isfile(words[0]):
         return options
     return _with_words(options, words[:1], words[1:])
+
+
+def _is_number(word: str) -> bool:
+    return bool(re.fullmatch(r"0[xX][0-9a-fA-F]+|[0-9]+", word)) and not os.path.exists(word)
+
+
+def _no_argument(words: Sequence[str]) -> UsageError:
+    return UsageError(f"takes no argument, got {' '.join(words)!r}", "-h shows how it is written")
 
 
 def _with_words(options: Options, cores: Sequence[str], words: Sequence[str]) -> Options:
@@ -176,7 +188,7 @@ def _is_whole(name: Sequence[str]) -> bool:
 
 def _size_of(word: str) -> int:
     """Return how many words an option of the program takes, 0 for any other."""
-    name, equals, _ = word.partition("=")
+    name, equals, _ = part(word, SHELL_OPTIONS)
     for option in SHELL_OPTIONS:
         if name == f"--{option.name}" or (option.short and name == f"-{option.short}"):
             return 1 if equals or option.kind in ("flag", "file") else 1 + option.words
@@ -284,7 +296,10 @@ def _folder(name: str, value: str) -> str:
     return _path(name, value)
 
 
-def _pid(name: str, value: str) -> int:
+def _pid(name: str, values: Sequence[str]) -> int:
+    if len(values) > 1:
+        raise UsageError(f"one process at a time, got {name} {f' {name} '.join(values)}")
+    value = values[0]
     if not (value.isascii() and value.isdigit() and int(value) > 0):
         raise UsageError(f"{name}: {value!r} is not a process id")
     return int(value)

@@ -138,3 +138,33 @@ def test_an_error_in_a_line_that_names_a_core_alone_is_triages(tmp_path):
     (tmp_path / "core").write_bytes(b"")
     assert options.outline([str(tmp_path / "core"), "--json", "--wrong"]).schema == "gdbext/triage/2"
     assert options.outline(["rss", "--json", "--wrong"]).schema == "gdbext/rss/2"
+
+
+def test_a_value_attached_to_its_option():
+    assert options.parse(["-p12"]).pid == 12 and options.parse(["-p12"]).name == "triage"
+    assert options.parse(["-p12", "glibc", "arenas"]).name == "glibc arenas"
+    assert options.parse(["rss", "-c./a=b"]).core.endswith("/a=b")
+    assert options.parse(["open", "-p12"]).pid == 12
+    assert parsed("walklist", "-pos").expression == "-pos"  # an expression, as before
+
+
+@pytest.mark.parametrize("command", [[], ["triage"], ["open"]])
+def test_two_processes(command):
+    with pytest.raises(UsageError, match="one process at a time, got --pid 7 --pid 8"):
+        options.parse([*command, "-p", "7", "-p", "8"])
+
+
+def test_a_core_after_two_dashes(tmp_path):
+    (tmp_path / "-c").write_bytes(b"")
+    for line in (["--"], ["triage", "--"]):
+        asked = options.parse([*line, str(tmp_path / "-c")])
+        assert (asked.name, asked.core) == ("triage", str(tmp_path / "-c"))
+
+
+def test_a_number_is_no_further_core(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "core").write_bytes(b"")
+    with pytest.raises(UsageError, match="takes no argument, got '0x1234'"):
+        options.parse(["triage", "core", "0x1234"])
+    (tmp_path / "1234").write_bytes(b"")
+    assert len(options.parse(["triage", "core", "1234"]).cores) == 2
