@@ -13,32 +13,43 @@ _COLUMN = 28  # where the help of an option starts at most
 
 
 def command_help(spec: Any) -> str:
-    """Return what ``-h`` prints.
+    """Return what ``-h`` prints in gdb.
 
     :param spec: a command's declaration: ``name``, ``summary``, ``description``, ``expression``,
         ``example`` and ``options`` (each with ``name``, ``kind``, ``metavar``, ``help``, ``default``); also
         ``words``, ``all_options`` and ``prefixed_only`` where it has them.
     """
+    lead = "gx " if getattr(spec, "prefixed_only", False) else ""
+    rest = getattr(spec, "words", None) or spec.expression
     options = getattr(spec, "all_options", spec.options)
-    sections = [_usage(spec, options), [_sentence(spec.summary)]]
+    return _help(spec, [lead + spec.name, "[OPTIONS]" if options else "", rest or ""], "Example:")
+
+
+def shell_help(spec: CommandSpec) -> str:
+    """Return what ``-h`` prints for the program, where the target comes first and is named by a file or a number."""
+    rest = spec.words or spec.expression or ""
+    if spec.own or spec.raw:
+        words = [spec.name, "[OPTIONS]", rest] if spec.own else [spec.name, rest]
+        return _help(spec, ["gdbext" if spec.own else "gx", *words], "Example:")
+    target = {"needed": "CORE|-p PID", "optional": "[-c CORE|-p PID]", "none": ""}[spec.target]
+    return _help(spec, ["gdbext", spec.name, target, rest, "[OPTIONS]"], "Example, in gdb:")
+
+
+def _help(spec: Any, usage: Sequence[str], example: str) -> str:
+    options = getattr(spec, "all_options", spec.options)
+    sections = [_usage(usage), [_sentence(spec.summary)]]
     if spec.description:
         sections.append(_paragraphs(spec.description))
     if options:
         sections.append(["Options:", *option_lines(options)])
     if spec.example:
-        sections.append(["Example:", *(f"  {line}" for line in spec.example.strip().splitlines())])
+        sections.append([example, *(f"  {line}" for line in spec.example.strip().splitlines())])
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
-def _usage(spec: Any, options: Sequence[Any]) -> list[str]:
-    lead = "gx " if getattr(spec, "prefixed_only", False) else "gdbext " if getattr(spec, "own", False) else ""
-    words = [lead + spec.name]
-    if options:
-        words.append("[OPTIONS]")
-    rest = getattr(spec, "words", None) or spec.expression
-    if rest:
-        words.append(str(rest))
-    return textwrap.wrap(" ".join(words), _WIDTH, initial_indent="Usage: ", subsequent_indent=" " * 9)
+def _usage(words: Sequence[str]) -> list[str]:
+    line = " ".join(filter(None, words))
+    return textwrap.wrap(line, _WIDTH, initial_indent="Usage: ", subsequent_indent=" " * 9)
 
 
 def _sentence(summary: str) -> str:

@@ -6,7 +6,7 @@ from typing import Iterator
 
 from gdbext.catalogue import OWN_COMMANDS, SHELL_OPTIONS, TOPICS, commands_about
 from gdbext.cli.options import Options
-from gdbext.usage import command_help, command_lines, family_help, option_lines
+from gdbext.usage import command_lines, family_help, option_lines, shell_help
 
 _USAGE = """\
 Usage: gdbext CORE... [OPTIONS]
@@ -41,7 +41,7 @@ Examples:
 def help_text(options: Options) -> str:
     """Return the help that is asked for: of a command, of several that begin alike, or of the program."""
     if options.spec is not None:
-        return command_help(options.spec)
+        return shell_help(options.spec)
     return family_help(options.name) if options.name else "\n\n".join(_sections())
 
 

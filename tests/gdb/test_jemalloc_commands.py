@@ -308,6 +308,6 @@ def test_the_family_answers_under_gx_only(stages):
     output = here.text("jemalloc arenas", "gx jemalloc arenas")
     assert 'Undefined command: "jemalloc"' in output.err and "Totals:" in output.out
     done = program("jemalloc", "arenas", "-h")
-    assert done.stdout.startswith("Usage: gx jemalloc arenas") and done.returncode == 0
+    assert done.stdout.startswith("Usage: gdbext jemalloc arenas CORE") and done.returncode == 0
     bare = program("jemalloc")
     assert "jemalloc is several commands" in bare.stderr and bare.returncode != 0

@@ -196,7 +196,7 @@ def test_a_disk_without_room_for_the_answer(core):
 def test_help_of_a_command():
     done = program("glibc", "arenas", "-h")
     assert done.returncode == 0
-    assert done.stdout.startswith("Usage: glibc arenas")
+    assert done.stdout.startswith("Usage: gdbext glibc arenas CORE|-p PID [OPTIONS]\n")
 
 
 def test_commands():

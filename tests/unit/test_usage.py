@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gdbext.arguments import COMMON_OPTIONS, Option
-from gdbext.usage import command_help
+from gdbext.catalogue import find_command
+from gdbext.usage import command_help, shell_help
 
 SHOWN = ("json", "limit", "bytes", "color", "evidence", "help")
 SPEC = SimpleNamespace(
@@ -70,3 +71,15 @@ def test_short_forms_and_values_of_two_words():
     lines = command_help(spec).splitlines()
     assert "  -a, --addresses          print bare addresses" in lines
     assert "  --container TYPE MEMBER  what encloses a node" in lines
+
+def test_the_shell_names_a_target():
+    assert usage("glibc chunks") == "gdbext glibc chunks CORE|-p PID [ARENA|START-END] [OPTIONS]"
+    assert usage("shapes list") == "gdbext shapes list [OPTIONS]"
+    assert usage("shapes show") == "gdbext shapes show [-c CORE|-p PID] NAME [OPTIONS]"
+    assert usage("safe") == "gx safe COMMAND"  # for gdb alone
+
+
+def usage(name):
+    text = shell_help(find_command(name))
+    assert "\nExample" in text
+    return text.partition("\n")[0].removeprefix("Usage: ")

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from gdbext import __version__, catalogue
-from gdbext.usage import command_help
+from gdbext.usage import shell_help
 from tests.support.rest import wait_until
 
 from .elfs import Maker
@@ -203,10 +203,10 @@ def test_options_for_gdb(program):
     assert (program.question["command"], program.question["pid"]) == ("rss", os.getpid())
 
 
-def test_help_of_a_command_is_that_of_gdb_and_starts_none(program):
+def test_help_of_a_command_starts_no_gdb(program):
     for line in (("glibc", "bins", "--help"), ("-h", "glibc", "bins"), ("gx", "glibc", "bins", "x", "-h", "--core=x")):
         status, out, err = program.run(*line)
-        assert (status, out, err) == (0, command_help(catalogue.find_command("glibc bins")), "")
+        assert (status, out, err) == (0, shell_help(catalogue.find_command("glibc bins")), "")
     assert not program.log.exists()
 
 
