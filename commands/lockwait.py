@@ -12,7 +12,7 @@ from gdbext.analysis.locks.findings import check_locks, find_lock_findings
 from gdbext.analysis.locks.knowledge import read_knowledge
 from gdbext.analysis.locks.report import Knowledge, lockwait_report
 from gdbext.analysis.locks.stackgroups import fold, group_stacks
-from gdbext.analysis.locks.waitchanges import compare, read_earlier
+from gdbext.analysis.locks.waitchanges import check_program, compare, read_earlier
 from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.tables.counts import walk_structure
 from gdbext.analysis.tables.search import Looked
@@ -31,6 +31,8 @@ def examine(session: Any, arguments: Any) -> Report:
     """Return the census of the threads and their locks."""
     earlier = arguments.value("compare")
     before = None if earlier is None else read_earlier(os.path.expanduser(earlier))
+    if before is not None:
+        check_program(before, session.target.identity)
     more = list(_named_tables(session, arguments))
     stacks = session.stacks
     census = take_census(session.target, stacks, session.progress)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.locks.report import RESTARTED, LockRow, LockWaits
 from gdbext.errors import UsageError
+from gdbext.process import Identity
 from gdbext.report import Kind, column, line, table
 from gdbext.wording import count_text
 
@@ -83,10 +85,14 @@ class Earlier:
 
     :param data: what ``lockwait --json`` wrote as ``data``.
     :param time: when, in seconds since the epoch, or None.
+    :param exe: the program's file as the target knew it, or None.
+    :param build_id: the program's, hex, or None.
     """
 
     data: Mapping[str, Any]
     time: Optional[float] = None
+    exe: Optional[str] = None
+    build_id: Optional[str] = None
 
 
 def read_earlier(path: str) -> Earlier:
@@ -103,8 +109,22 @@ def read_earlier(path: str) -> Earlier:
     schema = document.get("schema", "") if isinstance(document, dict) else ""
     if not schema.startswith("gdbext/lockwait/") or not isinstance(document.get("data"), dict):
         raise UsageError(f"--compare: {path} is no answer of lockwait", _HINT)
-    time = document["target"].get("time") if isinstance(document.get("target"), dict) else None
-    return Earlier(document["data"], time)
+    target = document["target"] if isinstance(document.get("target"), dict) else {}
+    return Earlier(document["data"], *(target.get(name) for name in ("time", "exe", "build_id")))
+
+
+def check_program(earlier: Earlier, now: Identity) -> None:
+    """Check that an earlier sample is of the same program, as far as is known.
+
+    :raises UsageError: it is of another.
+    """
+    if earlier.build_id and now.build_id:
+        same = earlier.build_id == now.build_id
+    else:
+        same = not (earlier.exe and now.exe) or os.path.basename(earlier.exe) == os.path.basename(now.exe)
+    if not same:
+        known = f"{earlier.exe} (build-id {earlier.build_id})"
+        raise UsageError(f"--compare: that sample is of another program: {known}", _HINT)
 
 
 def compare(earlier: Earlier, now: LockWaits, time: Optional[float] = None) -> ComparedLockWaits:

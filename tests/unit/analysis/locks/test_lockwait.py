@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from gdbext import render
 from gdbext.analysis.locks.findings import check_locks, find_lock_findings
 from gdbext.analysis.locks.report import Knowledge, Position, convoy_sentence, lockwait_report
-from gdbext.analysis.locks.waitchanges import Earlier, compare
+from gdbext.analysis.locks.waitchanges import Earlier, check_program, compare
 from gdbext.analysis.locks.waitdot import dot_lines
 from gdbext.analysis.locks.waitgraph import build_graph
 from gdbext.analysis.tables.places import TablePlaces, WalkedTable
 from gdbext.debuginfo import Frame
-from gdbext.process import Thread
+from gdbext.errors import UsageError
+from gdbext.process import Identity, Thread
 from gdbext.report import Confidence
 from gdbext.structures.locks.model import Census, LockState, Mention, Primitive, State, Wait
 
@@ -228,3 +229,12 @@ def test_places_in_tables():
     found = places.find_position(target, Thread(1, 1, None, 0x1000, None, {"rbx": 3}))
     assert (found.position, found.place) == (3, "stack+0x8")
     assert places.find_position(target, Thread(1, 1, None, 0x4000, None, {})) is None
+
+
+def test_a_sample_of_another_program():
+    now = Identity(exe="/bin/a", build_id="a1")
+    for same in (Identity("/x/a", "a1"), Identity("/x/a"), Identity(), Identity("/other", "a1")):
+        check_program(Earlier({}, exe=same.exe, build_id=same.build_id), now)
+    for other in (Identity("/bin/a", "b2"), Identity("/bin/b")):
+        with pytest.raises(UsageError, match="of another program"):
+            check_program(Earlier({}, exe=other.exe, build_id=other.build_id), now)
