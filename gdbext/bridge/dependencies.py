@@ -59,7 +59,7 @@ def load(*names: str) -> None:
             try:
                 importlib.import_module(name)
             except ImportError as error:
-                raise _missing(_unavailable() or [name], str(error).strip().partition("\n")[0]) from None
+                raise _missing(_unavailable() or [name], _reason_of(error)) from None
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def _unavailable() -> Sequence[str]:
 
 def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:
     version = "%d.%d" % sys.version_info[:2]
-    if not reason or reason.startswith("No module named"):
+    if not reason or reason in (f"No module named {name!r}" for name in names):
         reason = _why_not()
     because = f" ({reason})" if reason else ""
     message = f"gdb's Python {version} cannot import {', '.join(names)}{because}"
@@ -137,6 +137,13 @@ def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:
         return MissingDependencyError(message, f"run {installer}")
     target = f"--target {shlex.quote(_own_folder())} --python-version {version} --only-binary=:all:"
     return MissingDependencyError(message, f"run python3 -m pip install {target} {' '.join(names)}")
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return the first line of what went wrong first: numpy puts a page of advice around it."""
+    while isinstance(error.__cause__ or error.__context__, ImportError):
+        error = error.__cause__ or error.__context__ or error
+    return str(error).strip().partition("\n")[0]
 
 
 def _why_not() -> str:

@@ -107,3 +107,15 @@ def test_another_packages_modules_stand_behind_pythons_own(place, monkeypatch):
     monkeypatch.delitem(sys.modules, "wave", raising=False)
     assert imported(monkeypatch) == {str(place)}
     assert not sys.modules["wave"].__file__.startswith(str(place))
+
+
+def test_numpys_page_of_advice_hides_no_reason(place):
+    folder = fill(place)
+    advice = "\\n\\nIMPORTANT: PLEASE READ THIS FOR ADVICE ON HOW TO SOLVE THIS ISSUE!\\n\\nIt failed."
+    (folder / "numpy" / "__init__.py").write_text(
+        "try:\n    import numpy._multiarray\n"
+        f"except ImportError as error:\n    raise ImportError('{advice}') from error\n"
+    )
+    with pytest.raises(MissingDependencyError) as caught:
+        dependencies.load("numpy")
+    assert "cannot import numpy (No module named 'numpy._multiarray')" in caught.value.message
