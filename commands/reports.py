@@ -27,8 +27,8 @@ class CommandList:
     """All commands, and what they run on.
 
     :param version: of gdbext.
-    :param gdb: its version.
-    :param python: version of gdb's Python.
+    :param gdb: its version; "none" where it had no part, as in the shell.
+    :param python: version of the Python that has answered, gdb's or the shell's.
     :param numpy: its version.
     :param kernels: which implementation of the hot loops runs.
     """

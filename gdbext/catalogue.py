@@ -37,6 +37,8 @@ class CommandSpec:
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
     :param own: of the `gdbext` program alone, which has no common options; ``run`` names a function of ``gdbext.cli``.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
+    :param debugger: what one adds to the answer: ``all``; ``names`` of the allocator's variables and structures, so
+        nothing where no file of the core's is at hand; ``target``: nothing without a target.
     """
 
     name: str
@@ -55,6 +57,7 @@ class CommandSpec:
     missing: Sequence[str] = ()
     own: bool = False
     target: str = "needed"
+    debugger: str = "all"
 
     @property
     def schema(self) -> str:
@@ -196,6 +199,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "rss",
         run="rss:account",
+        debugger="names",
         summary="The memory ledger: every byte of the process attributed to one owner",
         description="Each mapping, and inside heaps each chunk, is attributed once. On a live process `resident` says "
         "how much of it is in RAM now, with the kernel's own count beside the sum; of a core, which does not know, `in "
@@ -207,6 +211,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc arenas",
         run="glibc:arenas",
+        debugger="names",
         summary="Every malloc arena: what it took from the system, and what became of it",
         description="`system` is what the arena took from the system; `in use`, `tcached`, `in bins` and `top` "
         "are usable bytes, without headers; `used` is in use as share of system; `attached` is the arena's own "
@@ -218,6 +223,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc heaps",
         run="glibc:heaps",
+        debugger="names",
         summary="The stretches of memory that each arena consists of",
         description="`brk` and `mmap` belong to the main arena, a `heap` to a thread arena. `bytes` is the "
         "stretch, `in use` and `top` are usable bytes in it. Slack is memory behind a heap's end that stays "
@@ -227,6 +233,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc chunks",
         run="glibc:chunks",
+        debugger="names",
         summary="Every chunk with its state, in address order",
         description="States: in-use, mmapped, tcache (whose, in column `of`), fastbin, unsorted, small, large, "
         "top, free (on no list), fencepost; --state also takes the groups used, cached and free, the last of "
@@ -247,6 +254,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc bins",
         run="glibc:bins",
+        debugger="names",
         summary="Every free list: count, bytes, and whether it is whole",
         description="A list is whole when fd and bk agree all the way round, sizes belong in it and it closes "
         "without a cycle. Empty lists are left out. `bin` is malloc's own index (1 is the unsorted bin); bytes, "
@@ -258,6 +266,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc tcache",
         run="glibc:tcache",
+        debugger="names",
         summary="What every thread's cache holds, by size class",
         description="The program has freed a cached chunk, but its header still says in use: it does not merge "
         "and is not trimmed. `counted` is the cache's own count, `chunks` what its list holds; `chunk "
@@ -270,6 +279,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc mmapped",
         run="glibc:mmapped",
+        debugger="names",
         summary="Chunks with a mapping of their own, against what malloc counts",
         description="Requests above malloc's mmap_threshold. `mapped` is the whole mapping, `usable` what the "
         "program may use of it, both in bytes. What was found stands against mp_.n_mmaps and mp_.mmapped_mem; "
@@ -279,6 +289,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc check",
         run="glibc:check",
+        debugger="names",
         summary="Check every invariant of the heap, and list what is damaged",
         description="Sizes, flags, free lists, thread caches, tops, heaps, the ring of arenas. Each violation "
         "stands with its address, what was read, what was expected, the chunk before it and where the walk went "
@@ -290,6 +301,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "glibc trim",
         run="glibc:trim",
+        debugger="names",
         summary="What malloc_trim(0) would return, and what pins the rest",
         description="Per arena the bytes of whole pages inside free chunks, and of the main arena's top (tops "
         "of thread arenas stay, and so do thread caches); per heap the highest live block, which keeps its top "
@@ -300,6 +312,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc arenas",
         run="jemalloc:arenas",
+        debugger="names",
         summary="Every jemalloc arena: what is allocated, and what became of its pages",
         description="`allocated` is what the program was handed out, `small` and `large` of it, those in thread "
         "caches too: jemalloc's own figures. `active` is pages in use, `fragmented` active less allocated. `dirty` "
@@ -313,6 +326,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc bins",
         run="jemalloc:bins",
+        debugger="names",
         summary="How well the slabs of each small size class are used",
         description="A slab is pages cut into regions of one size. `current` slabs are allocated from now, `nonfull` "
         "have free regions, `full` none. `used` regions are in use or `cached` in a thread cache; `in use` is used as "
@@ -327,6 +341,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc extents",
         run="jemalloc:extents",
+        debugger="names",
         summary="Every extent with its state, in address order",
         description="Extents are what the radix tree knows, so none is missing and none is counted twice. States: "
         "active, dirty, muzzy, retained; since 5.3 transition, merging and cached (kept by the huge page allocator); "
@@ -344,6 +359,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc large",
         run="jemalloc:large",
+        debugger="names",
         summary="Large allocations by size class, and the largest of them",
         description="Large blocks have extents of their own. `blocks` and `bytes` (that the program may use) are what "
         "the radix tree has, `extents` the bytes of their pages, `cached` are in thread caches, `counted` is what the "
@@ -355,6 +371,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc tcache",
         run="jemalloc:tcache",
+        debugger="names",
         summary="What every thread's cache holds, by size class",
         description="The program has freed a cached object; jemalloc still counts it as allocated. `arena` is the one "
         "that fills the cache, `at most` how many objects the class may hold, `low water` the fewest since the last "
@@ -366,6 +383,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc decay",
         run="jemalloc:decay",
+        debugger="names",
         summary="How unused pages go back to the system, and which threads can make them",
         description="Per arena, for dirty and for muzzy pages: the decay time (-1 is never, 0 at once), pages now, "
         "`allowed` by the decay curve at this moment, `age` of the last of the curve's 200 steps, whether it ever "
@@ -380,6 +398,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "jemalloc check",
         run="jemalloc:check",
+        debugger="names",
         summary="Hold every counter of the heap to what was walked, and list what is damaged",
         description="Pages, slabs and regions counted against the extents and their bitmaps, heaps and lists of "
         "extents, objects in thread caches, each at most once. Each mismatch stands with both numbers. What a thread "
@@ -392,6 +411,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "blocks summary",
         run="blocks:summarise",
+        debugger="names",
         summary="All blocks of all allocators: used, cached, free, by arena and by size",
         description="Used, tcached and free partition all blocks: used includes mmapped blocks and excludes "
         "tcached ones, free includes fastbins and top. All sizes are usable bytes, in powers of two: `sizes "
@@ -657,6 +677,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "shapes list",
         run="shapes:list_shapes",
+        debugger="target",
         summary="The shapes that are known: how lists and tables of known programs are laid out",
         description="Those of gdbext and your own, from the folder that `set gx shapes-folder` names; of equal names "
         "yours rules. `types` is what a shape fits by itself; --shape NAME takes any. docs/shapes.md has the language.",
@@ -668,6 +689,7 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "shapes show",
         run="shapes:show",
+        debugger="target",
         summary="One shape whole, and which of its types this program has",
         description="`members from` says where offsets come from: debug info, or the declarations in the shape itself. "
         "Types with * or ? in their names are not searched for.",
@@ -705,7 +727,8 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
     CommandSpec(
         "commands",
-        run="gx:list_commands",
+        run="about:list_commands",
+        debugger="target",
         summary="List the commands of gdbext, and which of their names are taken by others",
         description="Every command answers as `gx NAME`; as plain `NAME` unless somebody else owns its "
         "first word. Versions and the kernels in use stand below the table.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,9 +16,18 @@ from typing import BinaryIO, Callable, Iterator, Optional, Sequence
 
 from gdbext.exchange import answer_path
 from gdbext.starting.failures import GdbFailedError
-from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
+from gdbext.starting.gdbjob import LOADER, GdbJob, diagnostics, guarded_environment
 
 _ANSWERING = "__import__('gdbext.bridge.commands.shell').bridge.commands.shell"
+# As load.py does it: nothing of the checkout enters sys.path.
+_ALONE = """
+import sys, importlib.util as util
+spec = util.spec_from_file_location("gdbext", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
+sys.modules["gdbext"] = util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["gdbext"])
+from gdbext.cli.alone import answer
+answer(*sys.argv[1:])
+"""
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
 
 
@@ -43,10 +53,16 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     """
     with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
         with _terminal() as terminal:
-            process = _start(job.arguments(f"{_ANSWERING}.answer({folder!r})"), out, err, terminal)
+            process = _start(_line(job, folder), out, err, terminal)
         stopped = _wait(process, deadline, lambda: os.path.exists(answer_path(folder)))
     with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="replace") as file:
         return GdbOutcome(process.returncode, diagnostics(file), stopped)
+
+
+def _line(job: GdbJob, folder: str) -> Sequence[str]:
+    if job.alone:  # in a process of its own, too: it may be ended at any moment
+        return [sys.executable, "-I", "-S", "-c", _ALONE, str(LOADER.parent), folder, job.core or ""]
+    return job.arguments(f"{_ANSWERING}.answer({folder!r})")
 
 
 def _start(

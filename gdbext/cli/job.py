@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Optional
 
 from gdbext.cli.options import Options
 from gdbext.cli.output import tell
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
+from gdbext.memory.corefacts import CoreFacts
 from gdbext.starting.corefile import read_core
-from gdbext.starting.executable import choose_exe, find_running
-from gdbext.starting.gdbjob import GdbJob
+from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
+from gdbext.starting.gdbjob import GdbJob, has_packages
 from gdbext.starting.process import check_process
 
 
@@ -22,14 +24,30 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
     :param deadline: in seconds of ``time.monotonic``, or None.
     :raises GdbextError: when there is no such process, or the core or the named executable is none.
     """
-    core, exe = None, options.exe
+    core, exe, facts = None, options.exe, None
     if options.pid is not None and options.needs_target:
         check_process(options.pid)
         exe = exe or find_running(options.pid)
     if options.core is not None and options.needs_target:
         core = _unpacked(options.core, folder, deadline)
-        exe = _find_exe(options, core)
-    return GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped)
+        facts = _read_facts(options, core)
+        exe = _find_exe(options, facts)
+    alone = _is_alone(options, exe, facts)
+    return GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped, alone)
+
+
+def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) -> bool:
+    """Whether gdb has nothing to add to the answer, and this Python has what makes it."""
+    adds = options.spec.debugger if options.spec is not None else "all"
+    nothing = adds == "target" and not options.needs_target
+    if adds == "names" and facts is not None and not (exe or options.sysroot or options.debug_dir):
+        nothing = _is_plain(options.arguments.expression) and is_unknown_here(facts)
+    return nothing and has_packages()
+
+
+def _is_plain(expression: str) -> bool:
+    """Whether an expression is a number to everybody: a leading 0 is octal to some."""
+    return re.fullmatch(r"|0[xX][0-9a-fA-F]+|[1-9][0-9]*", expression) is not None
 
 
 def unpacked_path(folder: str) -> str:
@@ -45,12 +63,16 @@ def _unpacked(core: str, folder: str, deadline: Optional[float]) -> str:
     return unpacked_path(folder)
 
 
-def _find_exe(options: Options, core: str) -> Optional[str]:
+def _read_facts(options: Options, core: str) -> CoreFacts:
     try:
-        choice = choose_exe(read_core(core), options.exe, options.sysroot)
+        return read_core(core)
     except GdbextError as error:
         error.message = error.message.replace(core, str(options.core))
         raise
+
+
+def _find_exe(options: Options, facts: CoreFacts) -> Optional[str]:
+    choice = choose_exe(facts, options.exe, options.sysroot)
     if choice.remark:
         tell(f"gdbext: {choice.remark}")
     return choice.exe

@@ -7,7 +7,7 @@ the kernel's ``coredump_filter``, on by default). NT_AUXV's AT_PHDR leads to tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Sequence
 
 from gdbext.memory.corefile import CoreFile, find_images, read_headers, read_notes, settle_loads
 from gdbext.memory.corenotes import AT_PHDR
@@ -22,6 +22,7 @@ class CoreFacts:
     :param exe: path of the executable as the target saw it.
     :param build_id: the executable's, hex, from the core's own memory.
     :param build_ids: of all mapped files whose first page is in the core, by path.
+    :param files: paths of all mapped files.
     :param size: of the file, bytes.
     :param notes_end: where in the file its last note ends; beyond ``size`` where the file was cut.
     :param end: where the file should end.
@@ -30,6 +31,7 @@ class CoreFacts:
     exe: Optional[str]
     build_id: Optional[str]
     build_ids: Mapping[str, str]
+    files: Sequence[str]
     size: int
     notes_end: int
     end: int
@@ -59,6 +61,7 @@ def read_facts(path: str) -> CoreFacts:
         exe=next((mapped.path for mapped in notes.files if table and mapped.start <= table < mapped.end), None),
         build_id=main.build_id if main and table else None,
         build_ids={name: image.build_id for name, image in images if image.build_id},
+        files=list(dict.fromkeys(mapped.path for mapped in notes.files)),
         size=file.size,
         notes_end=max((end for end, one in zip(ends, segments) if one.type == PT_NOTE), default=0),
         end=max(ends),

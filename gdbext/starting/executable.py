@@ -10,6 +10,9 @@ from gdbext.memory.corefacts import CoreFacts
 from gdbext.starting.corefile import read_build_id
 from gdbext.starting.failures import NoPermissionError, WrongExeError
 
+_DEBUG_FOLDERS = ("/usr/lib/debug", "/usr/local/lib/debug")  # where gdb is usually built to find files by build-id
+
+
 
 class Choice(NamedTuple):
     """The executable to load, or None, and a line for the user about why, or None."""
@@ -41,6 +44,25 @@ def find_running(pid: int) -> Optional[str]:
         return path if os.path.samefile(path, link) else None
     except OSError:
         return None
+
+
+def is_unknown_here(facts: CoreFacts) -> bool:
+    """Whether no file of a core is on this machine, so that no debugger knows a name in it."""
+    return not any(map(_has_debug_file, facts.build_ids.values())) and not any(
+        _is_of(path, facts.build_ids.get(path)) for path in facts.files
+    )
+
+
+def _has_debug_file(build_id: str) -> bool:
+    return any(os.path.exists(f"{folder}/.build-id/{build_id[:2]}/{build_id[2:]}") for folder in _DEBUG_FOLDERS)
+
+
+def _is_of(path: str, build_id: Optional[str]) -> bool:
+    """Whether an ELF file here may be the one that a core has mapped; gdb opens none of another build-id."""
+    try:
+        return None in (build_id, ours := read_build_id(path)) or ours == build_id
+    except (BadCoreError, NoPermissionError, OSError):
+        return False
 
 
 def _named(facts: CoreFacts, named: str) -> Choice:

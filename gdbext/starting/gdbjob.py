@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Iterator, Mapping, Optional, Sequence
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
+PACKAGES = ("numpy", "tabulate", "tomli")
 _PROGRESS = "GDBEXT_PROGRESS_FD"
 _PACKAGES = "GDBEXT_PACKAGES"
 
@@ -54,6 +56,7 @@ class GdbJob:
     """What gdb opens before it reads the question; to a process it attaches afterwards.
 
     :param swapped: whether pages of a process that are swapped out are read.
+    :param alone: whether gdb would add nothing to the answer: then Python makes it by itself.
     """
 
     gdb: str
@@ -62,6 +65,7 @@ class GdbJob:
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
     swapped: bool = False
+    alone: bool = False
 
     def arguments(self, call: str) -> list[str]:
         """Return gdb's command line, the executable before the core.
@@ -123,9 +127,15 @@ def with_packages(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, _PACKAGES: os.pathsep.join(_own_packages())}
 
 
+def has_packages() -> bool:
+    """Whether this Python has what an answer needs."""
+    installed = LOADER.parent.parent / ".deps" / ("py%d.%d" % sys.version_info[:2])
+    return all((installed / name).is_dir() or importlib.util.find_spec(name) is not None for name in PACKAGES)
+
+
 def _own_packages() -> Iterator[str]:
     """Iterate over the directories where this Python has what gdb's needs: gdb's does not look into a venv."""
-    for name in ("numpy", "tabulate", "tomli"):
+    for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
             path = Path(spec.origin)

@@ -44,7 +44,7 @@ int main(int count, char **words) {
 
 
 def program(*arguments, **how):
-    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", GDB]
+    line = [sys.executable, "-m", "gdbext.cli", "--gdb", GDB, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **how.pop("environment", {})}
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment, **how)
     assert "Traceback" not in done.stderr
@@ -306,7 +306,7 @@ def moments(request):
 
 
 def start(*arguments):
-    line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments), "--gdb", GDB]
+    line = [sys.executable, "-m", "gdbext.cli", "--gdb", GDB, *map(str, arguments)]
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,
@@ -377,3 +377,19 @@ def test_an_interrupt_leaves_a_whole_answer_that_says_so_or_none(core, moments):
             continue
         assert status == document["status"]
         assert out == whole.stdout or (document["complete"] is False and status != 0)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_what_gdb_adds_nothing_to_is_the_same_without_it(folder, form):
+    """A core whose program is gone; --debug-dir is for gdb, so that one answers."""
+    core = folder / "static core"
+    if not core.exists():
+        subprocess.run(["gcc", "-static", "-o", folder / "static", folder / "program.c"], check=True)
+        dump = ["-ex", "run", "-ex", f"generate-core-file {core}"]
+        subprocess.run([GDB, "-nx", "-batch", *dump, folder / "static"], check=True, capture_output=True)
+        (folder / "static").unlink()
+    for command in ("rss", "glibc arenas", "glibc bins", "glibc chunks", "glibc tcache", "blocks summary"):
+        alone = program(*command.split(), core, *form, "--gdb", "/no/gdb")
+        gdbs = program(*command.split(), core, *form, "--debug-dir", folder)
+        assert (alone.returncode, alone.stdout, alone.stderr) == (gdbs.returncode, gdbs.stdout, gdbs.stderr), command
+        assert alone.returncode in (0, 3), alone.stderr

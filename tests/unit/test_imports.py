@@ -23,6 +23,7 @@ DEBUGINFO = LAYOUT | {"process", "debuginfo"}
 TARGET = DEBUGINFO | {"target", "coretarget", "tracing", "processtarget"}
 HEAP = TARGET | {"kernels", "heap"}
 BRIDGE = HEAP | {"structures", "analysis", "render", "answers", "session", "bridge", "commands", "printers", "_mount"}
+BRIDGE |= {"printing"}
 ALLOWED = {
     "abi": set(),
     "version": set(),
@@ -57,10 +58,12 @@ ALLOWED = {
     "_mount": set(),
     "starting": MEMORY,
     "cli": MEMORY | {"cli", "_mount", "starting"},
+    "alone": BRIDGE | {"cli", "starting"},
 }
 ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
 ALLOWED["answers"] = LEAVES | {"target", "render"}
 ALLOWED["stopping"] = LEAVES
+ALLOWED["printing"] = LEAVES | {"target", "render"}
 ALLOWED["session"] |= {"answers", "stopping"}
 ALLOWED["borrowed"] = TARGET | {"starting", "wire"}
 ALLOWED["wire"] = DEBUGINFO
@@ -79,6 +82,8 @@ def layer_of(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] != "gdbext":
         return parts[0]
+    if parts[1:] == ("cli", "alone"):  # started by the program in place of gdb
+        return "alone"
     return "gdbext" if parts[1] == "__init__" else parts[1]
 
 

@@ -12,15 +12,15 @@ import signal
 from functools import partial
 from typing import Any, Callable, Iterable, Optional, TextIO
 
-from gdbext import catalogue
+from gdbext import catalogue, printing
 from gdbext.arguments import Arguments
 from gdbext.bridge import dependencies
 from gdbext.bridge.commands.command import attempt, find_function, make_report, working, write_beside
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.stops.holding import Hold
 from gdbext.errors import GdbextError, UsageError
-from gdbext.exchange import Question, Trailer, answer_path, read_question, write_trailer
-from gdbext.report import Report, Rows, Status, exit_status, rendered, rows_of
+from gdbext.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.report import Report, Rows, rendered, rows_of
 
 KEPT = 10_000  # rows of each table
 
@@ -33,24 +33,8 @@ def answer(folder: str) -> None:
         fault = shell.run()
     if fault is not None:
         with open(path, "w", encoding="utf-8") as stream:
-            stream.write(shell.error_text(fault))
-    write_trailer(folder, shell.trailer(fault, os.path.getsize(path)))
-
-
-class _Stop:
-    """An interrupt that is heard between two rows, so that what is printed stays whole."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def note(self, number: int, frame: object) -> None:
-        """Take the signal."""
-        self.asked = True
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt where it has come."""
-        if self.asked:
-            raise KeyboardInterrupt
+            stream.write(printing.error_text(shell.question, shell.context.known_target, fault))
+    write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(path)))
 
 
 class _Shell:
@@ -65,26 +49,6 @@ class _Shell:
         """Write the answer; return why there is none."""
         fault = attempt(self.context, self._answer)
         return attempt(self.context, self._end) or fault
-
-    def error_text(self, fault: GdbextError) -> str:
-        """Return what stands in the place of an answer."""
-        if not self.question.json:
-            return ""
-        from gdbext import render
-
-        return render.error_json(self.question.schema, self.context.known_target, fault)
-
-    def trailer(self, fault: Optional[GdbextError], size: int) -> Trailer:
-        """Return what the exit status is made of.
-
-        :param size: bytes of the answer.
-        """
-        if fault is not None:
-            error = {"kind": fault.kind, "message": fault.message, "hint": fault.hint}
-            return Trailer(int(Status.FAILED), False, False, size, error)
-        report = self.report
-        assert report is not None  # it was written
-        return Trailer(int(exit_status(report)), bool(report.complete), bool(report.findings), size)
 
     def _end(self) -> None:
         self.hold.let_go()
@@ -109,12 +73,11 @@ class _Shell:
             self._write(spec, arguments, make_report(spec, arguments, self.context))
 
     def _write(self, spec: Any, arguments: Arguments, report: Report) -> None:
-        stop = _Stop()
-        limit = self._limit(spec, arguments, report)
+        stop = printing.Stop()
+        limit = printing.find_limit(self.question, spec, arguments, report)
         wanted = [_keep(rows, limit) for rows in rows_of(report.data) if self.hold.pid is not None]
         signal.signal(signal.SIGINT, stop.note)
-        for rows in rows_of(report.data):
-            rows.check = stop.check
+        stop.heed(report)
         if not any(wanted):
             self.hold.let_go()
         self.context.progress.clear()
@@ -124,36 +87,16 @@ class _Shell:
             self._write_text(arguments, report, limit)
         self.report = rendered(report)
 
-    def _limit(self, spec: Any, arguments: Arguments, report: Report) -> Optional[int]:
-        """Return how many rows of a table are wanted at most, None for all."""
-        from gdbext.render.textual import DEFAULT_LIMIT
-
-        asked: Optional[int] = arguments.value("limit")
-        if asked is not None or self.question.json or report.bare:
-            return asked or None
-        return (DEFAULT_LIMIT if spec.shown is None else spec.shown) or None
-
     def _write_json(self, spec: Any, arguments: Arguments, report: Report) -> None:
-        from gdbext import render
-
-        pieces = render.json_pieces(
-            report,
-            schema=spec.schema,
-            target=self.context.known_target,
-            limit=arguments.value("limit"),
-            let_go=self.hold.let_go,
-        )
-        self._put(pieces)
+        self._put(printing.json_pieces(spec, arguments, report, self.context.known_target, self.hold.let_go))
 
     def _write_text(self, arguments: Arguments, report: Report, limit: Optional[int]) -> None:
-        from gdbext import render
-
-        width, color = self.question.width, self.question.color
-        exact, evidence = arguments.flag("bytes"), arguments.flag("evidence")
-        self._put(render.text(report, exact=exact, limit=limit or 0, width=width, color=color, evidence=evidence))
+        self._put(printing.text_pieces(self.question, arguments, report, limit))
         held = self.hold.let_go()
         if report.bare:
-            write_beside("".join(render.remarks(report, width)))
+            from gdbext import render
+
+            write_beside("".join(render.remarks(report, self.question.width)))
         elif held is not None:
             self._put([f"\nThe process was stopped for {held:.2f} s.\n"])
 

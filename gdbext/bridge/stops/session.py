@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Dict, Optional
 import gdb
 
 from gdbext.bridge import dependencies
+from gdbext.bridge.commands import names
 from gdbext.bridge.expressions import language, selection
 from gdbext.bridge.ports.debuginfo import GdbDebugInfo
 from gdbext.bridge.stops import settings
@@ -86,6 +87,15 @@ class GdbSession(Session):
             self._elements = Elements()
         return self._elements
 
+    gdb_version = gdb.VERSION
+
+    def plain_name(self, name: str) -> str:
+        """Return what was registered."""
+        if name in names.plain_names:
+            return name
+        owner = names.plain_owners.get(name.split()[0])
+        return f"(taken by {owner})" if owner else "-"
+
     def end(self) -> None:
         """Answer no more: the program has run since, or is gone."""
         self._ended = True
@@ -145,8 +155,8 @@ def drop() -> None:
 
 def listen() -> None:
     """End sessions on gdb's events, as far as this gdb has them."""
-    for names, react in ((_ENDING_EVENTS, _on_event), (_OBJFILE_EVENTS, _on_objfile)):
-        for name in names:
+    for events, react in ((_ENDING_EVENTS, _on_event), (_OBJFILE_EVENTS, _on_objfile)):
+        for name in events:
             registry = getattr(gdb.events, name, None)
             if registry is not None:
                 registry.connect(react)

@@ -1,0 +1,107 @@
+"""A question answered without gdb, where it would add nothing: the same commands, over what the core itself says."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from dataclasses import replace
+from typing import TYPE_CHECKING, Optional, TextIO, Tuple
+
+from gdbext import _mount, printing
+from gdbext.arguments import Arguments
+from gdbext.bridge import dependencies
+from gdbext.bridge.stops.progress import TerminalProgress
+from gdbext.catalogue import SETTINGS, default_settings, find_command
+from gdbext.errors import GdbextError, NoHeapError, NoTargetError, StoppedError
+from gdbext.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.progress import checked
+from gdbext.report import Report, rendered
+from gdbext.session import Session
+from gdbext.starting.failures import InternalError
+
+if TYPE_CHECKING:  # numpy is not at hand yet
+    from gdbext.target import Target
+
+
+def answer(package: str, folder: str, core: str) -> None:
+    """Answer the question of a folder; the trailer comes last.
+
+    :param package: folder of ``gdbext/__init__.py``.
+    :param core: its file, unpacked; "" for none.
+    """
+    _mount.mount(package)
+    dependencies.locate(package)
+    question, path, report = read_question(folder), answer_path(folder), None
+    session = _open(core, question)
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        report, fault = _attempt(session, question, stream)
+    if fault is not None:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(printing.error_text(question, session.known_target, fault))
+    write_trailer(folder, printing.make_trailer(report, fault, os.path.getsize(path)))
+
+
+def _open(core: str, question: Question) -> Session:
+    def read() -> Target:
+        if not core:
+            raise NoTargetError("there is no process and no core")
+        from gdbext.coretarget import read_core_target
+
+        target = read_core_target(core)
+        return replace(target, identity=replace(target.identity, core=question.core))
+
+    own = next(str(setting.default) for setting in SETTINGS if setting.name == "shapes-folder")
+    return Session(read, settings=default_settings({}), shapes_folder=own)
+
+
+def _attempt(
+    session: Session, question: Question, stream: TextIO
+) -> Tuple[Optional[Report], Optional[GdbextError]]:
+    progress = TerminalProgress()
+    session.progress = progress
+    try:
+        dependencies.load(*dependencies.NEEDED)
+        with checked(progress.check):
+            return _write(session, question, stream, progress), None
+    except NoHeapError as error:
+        from gdbext.analysis.missing import explained
+
+        return None, explained(error, session.known_target) if session.known_target else error
+    except GdbextError as error:
+        return None, error
+    except KeyboardInterrupt:
+        return None, StoppedError("interrupted")
+    except OSError as error:
+        return None, GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
+    except Exception as error:  # noqa: BLE001  a defect of ours: the traceback is shown
+        traceback.print_exc(file=sys.stderr)
+        return None, InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
+    finally:
+        progress.clear()
+
+
+def _write(session: Session, question: Question, stream: TextIO, progress: TerminalProgress) -> Report:
+    spec = find_command(question.command)
+    assert spec is not None  # the program has found it
+    known = {option.name: option for option in spec.all_options}
+    arguments = Arguments(known, question.options, question.expression, question.words)
+    module, _, name = spec.run.partition(":")
+    report: Report = getattr(importlib.import_module(f"gdbext.commands.{module}"), name)(session, arguments)
+    from gdbext.analysis.missing import with_target
+
+    target = session.known_target
+    report = report if target is None else with_target(report, target)
+    stop = printing.Stop()
+    signal.signal(signal.SIGINT, stop.note)
+    stop.heed(report)
+    progress.clear()
+    if question.json:
+        stream.writelines(printing.json_pieces(spec, arguments, report, target))
+    else:
+        limit = printing.find_limit(question, spec, arguments, report)
+        stream.writelines(printing.text_pieces(question, arguments, report, limit))
+    stream.flush()
+    return rendered(report)
