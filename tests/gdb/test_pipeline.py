@@ -20,6 +20,7 @@ import pytest
 
 from gdbext.coretarget import read_core_target
 from gdbext.starting.corefile import read_build_id, read_core
+from tests.support.touched import touched_by_gdb
 
 ROOT = Path(__file__).resolve().parents[2]
 GDB = shutil.which(os.environ.get("GDB") or "gdb")
@@ -393,3 +394,30 @@ def test_what_gdb_adds_nothing_to_is_the_same_without_it(folder, form):
         gdbs = program(*command.split(), core, *form, "--debug-dir", folder)
         assert (alone.returncode, alone.stdout, alone.stderr) == (gdbs.returncode, gdbs.stdout, gdbs.stderr), command
         assert alone.returncode in (0, 3), alone.stderr
+
+
+# All else that triage of a healthy core loads is in folders that it needs whole.
+FOR_TRIAGE = {
+    "analysis.leaks": {"doubts", "search"},
+    "analysis.tables": {"places", "search", "variables"},
+    "analysis.types": {"languages", "languages.names", "model"},
+    "commands": {"triage"},
+    "heap.jemalloc": {
+        "find", "find.builds", "find.globals", "find.invariants", "find.moduledata", "find.named", "find.structural",
+        "find.versions", "heap", "layouts", "model", "read", "read.records", "read.rtree", "read.tsd", "sizes",
+    },
+    "helpers": set(),
+    "render": {"style", "tables", "textual", "values"},
+    "structures.shapes": {"anchored", "expressions", "known", "library", "paths", "shape"},
+    "structures.walk": {"counting", "model"},
+}  # fmt: skip
+MOST_MODULES = 235
+
+
+def test_what_gdb_loads_for_triage(folder, core):
+    """Every run pays for it; `python3 -m tests.support.touched` shows which files have a part in the answer."""
+    loaded = touched_by_gdb("triage", str(core), str(folder / "program"))[2]
+    for place, needed in FOR_TRIAGE.items():
+        inside = {name.partition(f"gdbext.{place}.")[2] for name in loaded if name.startswith(f"gdbext.{place}.")}
+        assert inside <= needed, place
+    assert len(loaded) <= MOST_MODULES

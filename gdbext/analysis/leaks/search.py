@@ -10,7 +10,6 @@ import numpy as np
 from gdbext.analysis.beyond import NOTHING, Beyond
 from gdbext.analysis.blocks.sums import MMAPPED, USED, tally
 from gdbext.analysis.leaks.doubts import doubts_text, find_doubts
-from gdbext.analysis.leaks.findings import make_finding
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import Reading
@@ -159,6 +158,8 @@ def _judged(reach: Reach, ports: Ports, limits: Thresholds, deadline: Deadline, 
         hidden = f"pointers with tags in their high bits lead to all but {size_text(tagged)} of it"
         why = f"{size_text(leaked)} look leaked, but {hidden}"
         return _unexamined(why, f"blocks leaks --clear {_TAGS:#x}", counted)
+    from gdbext.analysis.leaks.findings import make_finding  # a healthy target needs none of it
+
     sure = tagged is not None and limits.reached(tagged)
     types = _in_time(lambda: ports.types(reach, deadline), deadline)
     return Beyond([make_finding(reach, types, sure)], counted)

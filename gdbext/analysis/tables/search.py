@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from gdbext.analysis.beyond import Beyond
 from gdbext.analysis.missing import Unexamined
-from gdbext.analysis.tables.counts import Walked, walk_structure
-from gdbext.analysis.tables.skew import find_table_findings
 from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, ShapeError, UsageError
 from gdbext.layout.types import Located, Type
 from gdbext.progress import Progress, WorkLimit
 from gdbext.report import Evidence, Finding, Settings
 from gdbext.structures.shapes.library import Library
-from gdbext.structures.shapes.overrides import Overrides
-from gdbext.structures.shapes.resolve import Opened, open_located
 from gdbext.structures.walk.model import Group
 from gdbext.target import Target
 from gdbext.wording import count_text, grouped
+
+if TYPE_CHECKING:  # most programs have no table, and triage of them pays for none
+    from gdbext.analysis.tables.counts import Walked
+    from gdbext.structures.shapes.resolve import Opened
 
 VARIABLES = "table-search-variables"
 ENTRIES = "table-search-entries"
@@ -115,6 +115,8 @@ def search(
     unexamined: Sequence[Unexamined] = ()
     try:
         for looked in tables:
+            from gdbext.analysis.tables.skew import find_table_findings
+
             each(looked)
             findings += find_table_findings(
                 target, looked.opened.structure, looked.walked, looked.name, settings
@@ -172,6 +174,9 @@ class Tables(Iterator[Looked]):
                 yield looked
 
     def _opened(self, located: Located) -> Iterator[Opened]:
+        from gdbext.structures.shapes.overrides import Overrides
+        from gdbext.structures.shapes.resolve import open_located
+
         try:
             yield open_located(self._target, self._types, self._library, located, Overrides())
         except (ShapeError, UsageError, FaultError):
@@ -195,6 +200,8 @@ class Tables(Iterator[Looked]):
         return Looked(located.text, opened, walked)
 
     def _walk(self, opened: Opened, name: str) -> Sequence[Walked]:
+        from gdbext.analysis.tables.counts import walk_structure
+
         before = self._progress.done
         walked = walk_structure(self._target, opened.structure, None, self._progress)
         # What a kernel walks at once it does not report.

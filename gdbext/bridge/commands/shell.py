@@ -7,6 +7,7 @@ read memory keeps it until they are written.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 from functools import partial
@@ -23,6 +24,19 @@ from gdbext.exchange import Question, answer_path, read_question, write_trailer
 from gdbext.report import Report, Rows, rendered, rows_of
 
 KEPT = 10_000  # rows of each table
+
+# Imported when something is found that needs them: not while a process stands still for it.
+_LATE = (
+    "analysis.leaks.findings",
+    "analysis.tables.skew",
+    "heap.jemalloc.read.build",
+    "heap.jemalloc.check.check",
+    "heap.jemalloc.report.explain",
+    "heap.jemalloc.report.findings",
+    "render",
+    "render.textual",
+    "render.envelope",
+)
 
 
 def answer(folder: str) -> None:
@@ -124,3 +138,5 @@ def _prepare(spec: Any, live: bool) -> None:
     """Load what a command needs, all of it before a process is stopped for it."""
     dependencies.load(*dependencies.NEEDED[: None if live else 2])
     find_function(spec.run)
+    for module in _LATE if live else ():
+        importlib.import_module(f"gdbext.{module}")

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from gdbext.heap.jemalloc.check.check import check_heap
-from gdbext.heap.jemalloc.check.flux import in_brief
 from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
 from gdbext.heap.jemalloc.model import ArenaState, Jemalloc, Location
-from gdbext.heap.jemalloc.read.build import read_jemalloc
-from gdbext.heap.jemalloc.read.convert import CacheStacks, Charges, Territory, blocks_of, spans_of
-from gdbext.heap.jemalloc.report.explain import explain
-from gdbext.heap.jemalloc.report.findings import find_findings
 from gdbext.heap.model import Arena, Blocks, Heap
 from gdbext.progress import Progress
 from gdbext.report import Problem
@@ -33,6 +27,10 @@ def find_heaps(target: Target, progress: Progress) -> list[Heap]:
     """
     found = find_jemallocs(target, progress)
     doubts = list(found.problems)
+    if not found.locations:
+        return _unread(doubts, beside=False)
+    from gdbext.heap.jemalloc.read.build import read_jemalloc  # most processes have none, and pay for none
+
     heaps = []
     for name, location in zip(heap_names(found.locations), found.locations):
         heap = read_jemalloc(target, location, progress)
@@ -61,6 +59,12 @@ def _unread(doubts: list[Problem], beside: bool) -> list[Heap]:
 
 def neutral(heap: Jemalloc) -> Heap:
     """Return the neutral view of one jemalloc."""
+    from gdbext.heap.jemalloc.check.check import check_heap
+    from gdbext.heap.jemalloc.check.flux import in_brief
+    from gdbext.heap.jemalloc.read.convert import CacheStacks, Charges, Territory, blocks_of, spans_of
+    from gdbext.heap.jemalloc.report.explain import explain
+    from gdbext.heap.jemalloc.report.findings import find_findings
+
     territory = Territory(heap)
     blocks = blocks_of(heap)
     problems = check_heap(heap)
