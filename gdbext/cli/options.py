@@ -22,6 +22,7 @@ DEFAULT_TIMEOUT = 600.0
 _FIRST = "triage"  # of a core that stands alone
 _SAMPLED = "lockwait"  # the command that may look at a process several times
 _MOST_SAMPLES = 1000
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
 _HOW = "gdbext --help shows how it is written"
 
 
@@ -135,18 +136,13 @@ def _with_cores(options: Options) -> Options:
     if spec.positional == "none":
         if named:
             raise _no_argument(words)
-        if len(words) > 1 and os.path.isfile(words[0]):
-            others = [word for word in words[1:] if _is_number(word)]
-            if others:
-                raise _no_argument(others)
+        others = [word for word in words[1:] if _NUMBER.fullmatch(word) and not os.path.exists(word)]
+        if others and os.path.isfile(words[0]):
+            raise _no_argument(others)
         return _with_words(options, words, ())
     if named or not os.path.isfile(words[0]):
         return options
     return _with_words(options, words[:1], words[1:])
-
-
-def _is_number(word: str) -> bool:
-    return bool(re.fullmatch(r"0[xX][0-9a-fA-F]+|[0-9]+", word)) and not os.path.exists(word)
 
 
 def _no_argument(words: Sequence[str]) -> UsageError:

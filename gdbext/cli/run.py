@@ -91,7 +91,7 @@ class _Run:
         outcome, trailer = self._ask(job, self.folder, self.options.json is not None)
         self.interrupted = outcome.stopped == "interrupted"
         for line in outcome.diagnostics:
-            tell(self._as_asked(line))
+            tell(line.replace(unpacked_path(self.folder), str(self.options.core)))  # as the user has named it
         if trailer is None:
             raise answer.explain(self.options, outcome)
         if trailer.error is not None:
@@ -152,10 +152,6 @@ class _Run:
                 raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
             self.earlier = answer_path(folder)
             time.sleep(interval)
-
-    def _as_asked(self, line: str) -> str:
-        """Return what gdb says with the name of the core that was asked for, in place of the unpacked one's."""
-        return line.replace(unpacked_path(self.folder), str(self.options.core))
 
 
 def _wants_color(when: str) -> bool:
