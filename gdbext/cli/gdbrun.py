@@ -53,13 +53,14 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     """
     with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
         with _terminal() as terminal:
-            process = _start(_line(job, folder), out, err, terminal)
+            process = _start(command_line(job, folder), out, err, terminal)
         stopped = _wait(process, deadline, lambda: os.path.exists(answer_path(folder)))
     with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="replace") as file:
         return GdbOutcome(process.returncode, diagnostics(file), stopped)
 
 
-def _line(job: GdbJob, folder: str) -> Sequence[str]:
+def command_line(job: GdbJob, folder: str) -> Sequence[str]:
+    """Return what answers the question of a folder: gdb, or Python by itself."""
     if job.alone:  # in a process of its own, too: it may be ended at any moment
         return [sys.executable, "-I", "-S", "-c", _ALONE, str(LOADER.parent), folder, job.core or ""]
     return job.arguments(f"{_ANSWERING}.answer({folder!r})")

@@ -14,8 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gdbext.cli.gdbrun import GdbJob
+from gdbext.cli.gdbrun import command_line
 from gdbext.exchange import Question, answer_path, write_question
+from gdbext.starting.gdbjob import GdbJob
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT}/{name}/" for name in ("gdbext", "commands", "printers"))
@@ -49,7 +50,7 @@ def touched_by_gdb(command: str, core: str, exe: str | None) -> list:
         write_question(folder, Question(command, core=core))
         script = os.path.join(folder, "watch.py")
         Path(script).write_text(WATCH.replace("TARGET", repr(os.path.join(folder, "touched"))))
-        line = GdbJob("gdb", core, exe).arguments(folder)
+        line = command_line(GdbJob("gdb", core, exe), folder)
         at = line.index("-ex")
         done = subprocess.run([*line[:at], "-ex", f"source {script}", *line[at:]], capture_output=True, text=True)
         assert os.path.getsize(answer_path(folder)), done.stderr

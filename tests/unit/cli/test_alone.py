@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from gdbext.cli import gdbrun
 from gdbext.cli.job import make_job
 from gdbext.cli.options import parse
+from gdbext.starting import gdbjob
 
 from .elfs import Maker
 from .test_corefile import BASE, OTHER, OWN
@@ -17,7 +17,7 @@ from .test_corefile import BASE, OTHER, OWN
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
     """Return a function: whether a line is answered alone, given the build-id of the program that is here, if any."""
-    monkeypatch.setattr(gdbrun, "PACKAGES", ("json",))
+    monkeypatch.setattr(gdbjob, "PACKAGES", ("json",))
     core, program = tmp_path / "core", tmp_path / "p"
     core.write_bytes(Maker().core([(BASE, str(program), Maker().executable(OWN))]))
 
@@ -54,7 +54,7 @@ def test_folders_of_debug_info_are_for_gdb(alone, tmp_path):
 
 
 def test_without_what_an_answer_needs_it_is_gdbs(alone, monkeypatch):
-    monkeypatch.setattr(gdbrun, "PACKAGES", ("json", "no_such_package"))
+    monkeypatch.setattr(gdbjob, "PACKAGES", ("json", "no_such_package"))
     assert not alone("rss")
 
 
