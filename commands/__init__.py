@@ -1,1 +1,1 @@
-"""What the commands of ``gdbext.catalogue`` run: ``(session, arguments) -> Report``, a file for each family."""
+"""What the commands of ``gdbext.grammar.catalogue`` run: ``(session, arguments) -> Report``, a file for each family."""

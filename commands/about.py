@@ -7,7 +7,7 @@ from typing import Any
 
 from gdbext.commands.reports import CommandList, CommandRow
 
-from gdbext import catalogue
+from gdbext.grammar import catalogue
 from gdbext.report import Report
 from gdbext.version import __version__
 

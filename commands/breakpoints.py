@@ -8,11 +8,11 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import gdb
 from gdbext.commands.reports import BreakpointList, BreakpointRow
 
-from gdbext.arguments import parse_int
 from gdbext.bridge.expressions.harmless import check_harmless, one_line
 from gdbext.bridge.functions import breakpoints, functions, parameters, remembered
 from gdbext.bridge.functions.breakpoints import Placed, Plan, key_of
 from gdbext.errors import GdbextError, UsageError
+from gdbext.grammar.arguments import parse_int
 from gdbext.report import Report
 from gdbext.wording import count_text
 

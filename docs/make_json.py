@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 from gdbext._mount import mount  # noqa: E402
 
 mount(str(HERE.parent / "gdbext"))
-from gdbext.catalogue import COMMANDS  # noqa: E402
+from gdbext.grammar.catalogue import COMMANDS  # noqa: E402
 from gdbext.render.plain import members_of  # noqa: E402
 from gdbext.report import Kind, Rows, ThreadRef  # noqa: E402
 

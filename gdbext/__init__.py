@@ -43,18 +43,18 @@ def open_core(
     import os
 
     from gdbext._mount import mount
-    from gdbext.catalogue import default_settings
+    from gdbext.grammar.catalogue import default_settings
     from gdbext.session import Session
 
     mount(os.path.dirname(__file__))
     known = default_settings(settings)
     if debugger is not None:
-        from gdbext import borrowed
+        from gdbext.borrowing import borrowed
 
         target, debug, let_go = borrowed.open_core(os.fspath(path), debugger, sysroot, settings)
         return Session(lambda: target, debug, known, shapes_folder, let_go)
     from gdbext.coretarget import target_of
-    from gdbext.memory.elfcore import ElfCore
+    from gdbext.memory.elf.elfcore import ElfCore
 
     core = ElfCore(os.fspath(path), sysroot=sysroot)
     target = target_of(core)
@@ -78,17 +78,17 @@ def open_process(
     import os
 
     from gdbext._mount import mount
-    from gdbext.catalogue import default_settings
+    from gdbext.grammar.catalogue import default_settings
     from gdbext.session import Session
 
     mount(os.path.dirname(__file__))
     known = default_settings(settings)
     if debugger is not None:
-        from gdbext import borrowed
+        from gdbext.borrowing import borrowed
 
         target, debug, let_go = borrowed.open_process(pid, debugger, settings)
         return Session(lambda: target, debug, known, shapes_folder, let_go)
-    from gdbext.processtarget import hold_process
+    from gdbext.tracing.processtarget import hold_process
 
     target, let_go = hold_process(pid, swapped=bool(known["swapped"]))
     return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=let_go)

@@ -9,9 +9,9 @@ from typing import Iterator, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.memory import Memory, RegionIndex, view
-from gdbext.memory.corenotes import AT_ENTRY, AT_EXECFN, AT_PHDR, CoreThread
-from gdbext.memory.elf import Image, find_image
-from gdbext.memory.elfcore import ElfCore
+from gdbext.memory.elf.corenotes import AT_ENTRY, AT_EXECFN, AT_PHDR, CoreThread
+from gdbext.memory.elf.elfcore import ElfCore
+from gdbext.memory.elf.elffile import Image, find_image
 from gdbext.memory.hostfiles import FindFile
 from gdbext.process import Identity, Module, Thread
 from gdbext.target import Target

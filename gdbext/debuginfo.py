@@ -16,7 +16,7 @@ from gdbext.process import Module, Thread
 from gdbext.report import Problem
 
 if TYPE_CHECKING:  # numpy is not to be asked for before a command needs it
-    from gdbext.memory.elfsymbols import Variables
+    from gdbext.memory.elf.elfsymbols import Variables
 
 HANDLER = "<signal handler called>"  # what gdb calls the frame that the kernel puts beneath a handler
 

@@ -13,7 +13,7 @@ from typing import Mapping, Optional, Sequence
 from gdbext.abi import Abi
 from gdbext.debuginfo import NO_DEBUG_INFO, Symbols
 from gdbext.memory import Memory, Reader, RegionIndex
-from gdbext.memory.corenotes import SignalInfo
+from gdbext.memory.elf.corenotes import SignalInfo
 from gdbext.process import Identity, Module, Thread
 from gdbext.report import Problem
 

@@ -12,9 +12,9 @@ from typing import Any, Callable, Optional, Sequence
 import gdb
 from gdbext.printers.tags import bare_name
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.expressions import language
 from gdbext.errors import MissingDependencyError
+from gdbext.starting import dependencies
 
 NAME = "gdbext"
 

@@ -15,11 +15,11 @@ from typing import Iterator, Optional
 import gdb
 from gdbext.printers.tags import bare_name
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.expressions import language
 from gdbext.bridge.stops import settings
 from gdbext.bridge.stops.changes import call_when_objfiles_change
 from gdbext.errors import GdbextError
+from gdbext.starting import dependencies
 
 _KIND = re.compile(r'^kind\s*=\s*"(\w+)"', re.MULTILINE)
 _TYPES = re.compile(r"^types\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gdbext.memory import for_each_written
 from gdbext.memory.intervals import columns
-from gdbext.memory.process import ProcessMemory
+from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.report import Finding, Settings
 from gdbext.target import Target
 

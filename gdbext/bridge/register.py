@@ -13,11 +13,11 @@ from typing import Any, Iterable, Mapping, Sequence
 import gdb
 
 from gdbext import _mount
-from gdbext.bridge import dependencies
 from gdbext.bridge.commands import names
 from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
 from gdbext.bridge.functions import functions, lockfunctions
 from gdbext.bridge.stops import session, settings
+from gdbext.starting import dependencies
 
 PREFIX = "gx"
 
@@ -35,7 +35,8 @@ def register(package_folder: str) -> None:
     _registered = True
     _mount.mount(package_folder)
     dependencies.locate(package_folder)
-    from gdbext import catalogue, printers
+    from gdbext import printers
+    from gdbext.grammar import catalogue
 
     settings.register(catalogue.SETTINGS)
     _register_prefixed(catalogue.COMMANDS, catalogue.PREFIXES)

@@ -13,13 +13,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import gdb
 
-from gdbext.bridge import dependencies
+from gdbext.borrowing.wire import ANSWER, ASK, CALL, DONE, FAIL, PORT, Callback, Part, Wire
 from gdbext.bridge.expressions import language
 from gdbext.bridge.stops.holding import Hold
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo, Symbols
 from gdbext.errors import DebuggerError, GdbextError, StoppedError
 from gdbext.layout.types import Type
-from gdbext.wire import ANSWER, ASK, CALL, DONE, FAIL, PORT, Callback, Part, Wire
+from gdbext.starting import dependencies
 
 # What the answers of these are stays here.
 _PARTS = ("debug", "symbols", "types", "names", "stacks", "clues", "places", "find_variables")

@@ -10,16 +10,17 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Optional, TextIO, Tuple
 
-from gdbext import _mount, printing
-from gdbext.arguments import Arguments
-from gdbext.bridge import dependencies
+from gdbext import _mount
 from gdbext.bridge.stops.progress import TerminalProgress
-from gdbext.catalogue import SETTINGS, default_settings, find_command
 from gdbext.errors import GdbextError, NoHeapError, NoTargetError, StoppedError
-from gdbext.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.grammar.arguments import Arguments
+from gdbext.grammar.catalogue import SETTINGS, default_settings, find_command
+from gdbext.grammar.exchange import Question, answer_path, read_question, write_trailer
 from gdbext.progress import checked
+from gdbext.render import printing
 from gdbext.report import Report, rendered
 from gdbext.session import Session
+from gdbext.starting import dependencies
 from gdbext.starting.failures import InternalError
 
 if TYPE_CHECKING:  # numpy is not at hand yet

@@ -13,10 +13,10 @@ from typing import Iterator, Sequence
 
 import gdbext
 from gdbext import _mount
-from gdbext.arguments import Option
-from gdbext.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec
 from gdbext.cli.options import Options
 from gdbext.errors import UsageError
+from gdbext.grammar.arguments import Option
+from gdbext.grammar.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec
 
 _OWN_SHAPES = "~/.config/gdbext/shapes"
 _NOTHING = "@nothing"  # a value that cannot be completed

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Callable, Iterator, Optional, Sequence
 
-from gdbext.exchange import answer_path
+from gdbext.grammar.exchange import answer_path
 from gdbext.starting.failures import GdbFailedError
 from gdbext.starting.gdbjob import LOADER, GdbJob, diagnostics, guarded_environment
 

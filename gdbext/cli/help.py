@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from gdbext.catalogue import OWN_COMMANDS, SHELL_OPTIONS, TOPICS, commands_about
 from gdbext.cli.options import Options
-from gdbext.usage import command_lines, family_help, option_lines, shell_help
+from gdbext.grammar.catalogue import OWN_COMMANDS, SHELL_OPTIONS, TOPICS, commands_about
+from gdbext.grammar.usage import command_lines, family_help, option_lines, shell_help
 
 _USAGE = """\
 Usage: gdbext CORE... [OPTIONS]

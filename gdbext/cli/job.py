@@ -10,7 +10,7 @@ from gdbext.cli.options import Options
 from gdbext.cli.output import tell
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
-from gdbext.memory.corefacts import CoreFacts
+from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
 from gdbext.starting.gdbjob import GdbJob, has_packages

@@ -13,10 +13,18 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
-from gdbext.arguments import Arguments, Option, nearest, parse_words, part
-from gdbext.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec, find_command, find_own
 from gdbext.errors import UsageError
-from gdbext.exchange import schema_of
+from gdbext.grammar.arguments import Arguments, Option, nearest, parse_words, part
+from gdbext.grammar.catalogue import (
+    COMMANDS,
+    OWN_COMMANDS,
+    PREFIXES,
+    SHELL_OPTIONS,
+    CommandSpec,
+    find_command,
+    find_own,
+)
+from gdbext.grammar.exchange import schema_of
 
 DEFAULT_TIMEOUT = 600.0
 _FIRST = "triage"  # of a core that stands alone

@@ -16,7 +16,7 @@ from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output, tell
 from gdbext.errors import GdbextError, UsageError
-from gdbext.exchange import Question, Trailer, answer_path, find_trailer, write_question
+from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError
 from gdbext.starting.gdbjob import GdbJob

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence
 
 from gdbext.errors import BadCoreError
 from gdbext.memory import Buffer
-from gdbext.memory.corenotes import KNOWN, CoreNotes, MappedFile, parse_core_notes
-from gdbext.memory.elf import (
+from gdbext.memory.elf.corenotes import KNOWN, CoreNotes, MappedFile, parse_core_notes
+from gdbext.memory.elf.elffile import (
     ET_CORE,
     PN_XNUM,
     PT_LOAD,

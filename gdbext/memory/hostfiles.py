@@ -13,7 +13,7 @@ from typing import Callable, Optional
 
 from gdbext.errors import FaultError
 from gdbext.memory import Buffer
-from gdbext.memory.elf import find_file_build_id
+from gdbext.memory.elf.elffile import find_file_build_id
 
 # path as the core names it, and build-id -> a file of this host to try, or None
 FindFile = Callable[[str, str], Optional[str]]

@@ -6,8 +6,8 @@ import os
 from typing import BinaryIO, Optional
 
 from gdbext.errors import BadCoreError
-from gdbext.memory.corefacts import CoreFacts, read_facts
-from gdbext.memory.elf import ET_CORE, MAGIC, find_file_build_id, find_header
+from gdbext.memory.elf.corefacts import CoreFacts, read_facts
+from gdbext.memory.elf.elffile import ET_CORE, MAGIC, find_file_build_id, find_header
 from gdbext.starting.failures import NoPermissionError
 
 

@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple, Optional
 
 from gdbext.errors import BadCoreError
-from gdbext.memory.corefacts import CoreFacts
+from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.starting.corefile import read_build_id
 from gdbext.starting.failures import NoPermissionError, WrongExeError
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Sequence
 
 from gdbext.errors import DebuggerError, GdbextError, NoTargetError
-from gdbext.memory.corenotes import NT_386_TLS, NT_ARM_TLS, NT_PRSTATUS
-from gdbext.memory.mappings import gone, read_proc
+from gdbext.memory.elf.corenotes import NT_386_TLS, NT_ARM_TLS, NT_PRSTATUS
+from gdbext.memory.live.mappings import gone, read_proc
 from gdbext.tracing import ptrace
 from gdbext.tracing.tasks import living
 

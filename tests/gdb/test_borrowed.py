@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import gdbext
-from gdbext import borrowed
+from gdbext.borrowing import borrowed
 from gdbext.errors import BadCoreError, DebuggerError, FaultError, NoTargetError, StoppedError
 from tests.gdb.answers import ask
 from tests.gdb.test_no_harm import folder

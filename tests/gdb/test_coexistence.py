@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from gdbext import catalogue
+from gdbext.grammar import catalogue
 from tests.gdb.bridged import DATA, gdb, need_gdb, python
 from tests.support.cache import CHECKOUT
 
@@ -129,7 +129,7 @@ def test_every_abbreviation_that_worked_still_works(tmp_path):
     extend = python(
         tmp_path / "extend.py",
         f"import sys\nsys.path.insert(0, {str(CHECKOUT)!r})\n"
-        "from gdbext import catalogue\n"
+        "from gdbext.grammar import catalogue\n"
         "known = {spec.name.split()[0] for spec in catalogue.COMMANDS}\n"
         f"new = [name for name in {WANTED!r} if name not in known | {{'gx', 'jemalloc'}}]\n"
         "rows = [catalogue.CommandSpec(name, 'x:y', 'z') for name in new]\n"

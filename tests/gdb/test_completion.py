@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from gdbext import catalogue
+from gdbext.grammar import catalogue
 from tests.gdb.bridged import gdb, need_gdb
 from tests.support.boards import Board
 from tests.support.glibcs import Unavailable

@@ -27,7 +27,7 @@ STILL = [("5.3.0", STALL), ("5.3.1", STALL)]
 _IN_GDB = """
 import json, sys
 sys.path.insert(0, {root!r})
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 dependencies.load()
 from gdbext.bridge.ports.target import read_target
 from gdbext.heap.jemalloc.read.build import read_jemalloc

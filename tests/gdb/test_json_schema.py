@@ -8,7 +8,7 @@ from typing import Any, Iterator, NamedTuple
 
 import pytest
 
-from gdbext import catalogue
+from gdbext.grammar import catalogue
 from gdbext.structures.walk import checking
 from tests.gdb.answers import ask
 from tests.support.boards import Board

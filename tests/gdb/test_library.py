@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import gdbext
-from gdbext.answers import Answer
 from gdbext.errors import BadCoreError, NoTargetError, StoppedError, UsageError
 from gdbext.progress import own_checks, threads
-from gdbext.stopping import Stops
+from gdbext.session.answers import Answer
+from gdbext.session.stopping import Stops
 from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT

@@ -63,8 +63,8 @@ print('NAMES', sorted(set(vars()) - state.names))
 print('DOC', state.doc == __doc__)
 print('DECOYS', sys.modules['commands'].decoy, sys.modules['printers'].decoy)
 print('NUMPY', 'numpy' in sys.modules, 'tabulate' in sys.modules)
-import gdbext.catalogue, gdbext.commands, gdbext.printers, importlib.util
-print('OURS', len(gdbext.catalogue.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
+import gdbext.grammar.catalogue, gdbext.commands, gdbext.printers, importlib.util
+print('OURS', len(gdbext.grammar.catalogue.COMMANDS) > 1, hasattr(gdbext.commands, 'decoy'))
 print('TESTS', importlib.util.find_spec('gdbext.tests'))
 print('COPY', importlib.util.find_spec('gdbext.gdbext'))
 import pkgutil
@@ -165,7 +165,7 @@ def test_the_packs_own_copy_is_used_and_sys_path_restored(tmp_path):
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(text)
     use = python(
-        tmp_path / "use.py", "from gdbext.bridge import dependencies\ndependencies.load()\n" + DEPENDENCY
+        tmp_path / "use.py", "from gdbext.starting import dependencies\ndependencies.load()\n" + DEPENDENCY
     )
     output = gdb(f"source {loader}", use, load=False)
     assert output.out.splitlines() == ["VERSION ours", "INSIDE False"], output
@@ -195,7 +195,7 @@ def test_printers_are_registered_from_their_table(tmp_path):
 
 THREADS = """
 import os
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 before = set(os.listdir('/proc/self/task'))
 dependencies.load()
 for thread in set(os.listdir('/proc/self/task')) - before:

@@ -392,7 +392,7 @@ first = "self"
 next = "next"
 """
 SUMMARIES = """
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 dependencies.load()
 from gdbext.bridge.stops.session import read_shapes
 known = read_shapes()

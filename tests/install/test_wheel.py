@@ -149,7 +149,7 @@ def test_without_a_toolchain_it_holds_no_kernels_and_says_so_in_one_line(tmp_pat
 
 
 WHERE = """
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 dependencies.load(*dependencies.NEEDED)
 import numpy, tabulate, tomli
 print(*(module.__file__ for module in (numpy, tabulate, tomli)))

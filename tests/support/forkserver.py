@@ -26,7 +26,7 @@ LOADING = 10.0  # seconds
 def load_everything():
     """Import what commands import when they are first used."""
     import gdbext
-    from gdbext.bridge import dependencies
+    from gdbext.starting import dependencies
 
     dependencies.load(*dependencies.NEEDED)
     for found in pkgutil.walk_packages(gdbext.__path__, "gdbext."):

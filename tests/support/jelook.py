@@ -17,7 +17,7 @@ from tests.support import gdbrun
 _LOOK = """
 import json, sys
 sys.path.insert(0, {root!r})
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 dependencies.load()
 from gdbext.bridge.ports.target import read_target
 from tests.support.jelook import plain, read_only

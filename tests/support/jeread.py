@@ -16,7 +16,7 @@ from tests.support.nmsymbols import target_of
 _IN_GDB = """
 import json, sys
 sys.path.insert(0, {root!r})
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 dependencies.load()
 from gdbext.bridge.ports.target import read_target
 from gdbext.heap.jemalloc.read.build import read_jemalloc

@@ -9,7 +9,7 @@ from typing import Optional, Sequence
 from gdbext.coretarget import read_core_target
 from gdbext.debuginfo import DebugStruct, Symbol
 from gdbext.memory import view
-from gdbext.memory.elf import find_image
+from gdbext.memory.elf.elffile import find_image
 from gdbext.process import Module, Thread
 from gdbext.target import Target
 

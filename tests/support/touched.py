@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from gdbext.cli.gdbrun import command_line
-from gdbext.exchange import Question, answer_path, write_question
+from gdbext.grammar.exchange import Question, answer_path, write_question
 from gdbext.starting.gdbjob import GdbJob
 
 ROOT = Path(__file__).resolve().parents[2]

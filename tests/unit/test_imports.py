@@ -13,30 +13,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {
-    "gdbext", "abi", "columns", "errors", "report", "progress", "arguments", "wording", "exchange", "catalogue",
-    "usage", "completion", "version",
-}  # fmt: skip
+LEAVES = {"gdbext", "abi", "columns", "errors", "report", "progress", "wording", "version", "grammar"}
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 DEBUGINFO = LAYOUT | {"process", "debuginfo"}
-TARGET = DEBUGINFO | {"target", "coretarget", "tracing", "processtarget"}
+TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
-BRIDGE = HEAP | {"structures", "analysis", "render", "answers", "session", "bridge", "commands", "printers", "_mount"}
-BRIDGE |= {"printing"}
+ANALYSIS = HEAP | {"structures", "analysis"}
+BRIDGE = ANALYSIS | {"render", "session", "bridge", "commands", "printers", "starting", "_mount"}
 ALLOWED = {
     "abi": set(),
     "version": set(),
     "errors": set(),
-    "exchange": set(),
     "columns": set(),
     "report": {"columns"},
     "progress": set(),
     "wording": set(),
-    "arguments": {"errors"},
-    "usage": {"arguments", "catalogue"},
-    "completion": {"arguments", "catalogue"},
-    "catalogue": {"arguments", "errors", "exchange"},
+    "grammar": {"errors"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},
     "layout": MEMORY,
@@ -44,31 +37,24 @@ ALLOWED = {
     "debuginfo": LAYOUT | {"process"},
     "target": DEBUGINFO,
     "coretarget": TARGET,
-    "tracing": MEMORY | {"process"},
-    "processtarget": TARGET,
+    "tracing": TARGET,
     "heap": HEAP,
     "structures": HEAP,
-    "analysis": HEAP | {"structures"},
-    "render": LEAVES | {"process", "target", "render"},
-    "bridge": BRIDGE,
+    "analysis": ANALYSIS,
+    "render": LEAVES | {"process", "target"},
+    "session": ANALYSIS | {"render"},
+    "starting": MEMORY,
+    "borrowing": TARGET | {"starting", "tracing"},
+    "gdbext": ANALYSIS | {"session", "tracing", "borrowing", "bridge", "_mount"},
+    "bridge": BRIDGE | {"tracing", "borrowing"},
     "helpers": BRIDGE,
     "commands": BRIDGE,
     "printers": BRIDGE,
     "load": {"bridge"},
     "_mount": set(),
-    "starting": MEMORY,
     "cli": MEMORY | {"cli", "_mount", "starting"},
-    "alone": BRIDGE | {"cli", "starting"},
+    "alone": BRIDGE | {"cli"},  # what the program starts in place of gdb
 }
-ALLOWED["session"] = ALLOWED["analysis"] | {"analysis"}
-ALLOWED["answers"] = LEAVES | {"target", "render"}
-ALLOWED["stopping"] = LEAVES
-ALLOWED["printing"] = LEAVES | {"target", "render"}
-ALLOWED["session"] |= {"answers", "stopping"}
-ALLOWED["borrowed"] = TARGET | {"starting", "wire"}
-ALLOWED["wire"] = DEBUGINFO
-ALLOWED["gdbext"] = ALLOWED["session"] | {"session", "_mount", "bridge", "borrowed"}
-ALLOWED["bridge"] = BRIDGE | {"wire"}
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
 
@@ -179,7 +165,7 @@ def test_allocators_do_not_import_each_other():
 
 def test_start_up_imports_no_numpy():
     """What registration loads must be cheap: every batch run pays for it."""
-    seen, todo = set(), [ROOT / "gdbext" / "bridge" / "register.py", ROOT / "gdbext" / "catalogue.py"]
+    seen, todo = set(), [ROOT / "gdbext" / "bridge" / "register.py", ROOT / "gdbext" / "grammar" / "catalogue.py"]
     while todo:
         path = todo.pop()
         if path in seen:

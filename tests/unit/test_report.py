@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import pytest
 
 from gdbext import render
-from gdbext.exchange import Question, Trailer, answer_path, find_trailer, read_question, write_question, write_trailer
+from gdbext.grammar.exchange import (
+    Question,
+    Trailer,
+    answer_path,
+    find_trailer,
+    read_question,
+    write_question,
+    write_trailer,
+)
 from gdbext.report import Kind, Report, Rows, Status, column, exit_status, hidden, rendered, rows_of, table
 
 

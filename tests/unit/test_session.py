@@ -14,7 +14,7 @@ import pytest
 import gdbext
 from gdbext._mount import mount
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError, UsageError
-from gdbext.memory.elfcore import ElfCore
+from gdbext.memory.elf.elfcore import ElfCore
 from gdbext.session import Session
 from tests.support.elfwriter import CoreWriter
 

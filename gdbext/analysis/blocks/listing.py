@@ -19,9 +19,9 @@ from gdbext.analysis.blocks.querycolumns import (
     needs_of_query,
 )
 from gdbext.analysis.blocks.summary import require_heaps
-from gdbext.arguments import nearest
 from gdbext.columns import ROWS_AT_ONCE, Batch, Column
 from gdbext.errors import UsageError
+from gdbext.grammar.arguments import nearest
 from gdbext.heap.model import Heap, Mask, State
 from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Report, Rows, line, table

@@ -14,7 +14,7 @@ from typing import Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 from gdbext.analysis.blocks.querytokens import END, NUMBER, SIGN, TEXT, WORD, Token, fault, quoted, tokens
 from gdbext.analysis.reach.model import STATE_NAMES
 from gdbext.analysis.types.model import CONFIDENCE_NAMES
-from gdbext.arguments import nearest
+from gdbext.grammar.arguments import nearest
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, USED_STATES, State
 
 DEEPEST = 50  # brackets and nots within each other

@@ -10,7 +10,7 @@ from gdbext.analysis.crash.lastwords import bounded, find_last_words
 from gdbext.debuginfo import HANDLER, NO_DEBUG_INFO, Frame, Stacks
 from gdbext.errors import FaultError
 from gdbext.heap.model import Heap
-from gdbext.memory.corenotes import SI_KERNEL, SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, SignalInfo
+from gdbext.memory.elf.corenotes import SI_KERNEL, SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, SignalInfo
 from gdbext.process import Thread
 from gdbext.report import Kind, column
 from gdbext.structures.locks.frames import is_library

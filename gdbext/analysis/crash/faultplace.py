@@ -8,7 +8,7 @@ from typing import Optional, Sequence
 from gdbext.analysis.addresses import Addresses, find_mapping_name, find_short_name
 from gdbext.heap.model import Heap
 from gdbext.memory import Region
-from gdbext.memory.corenotes import SIGBUS, SIGSEGV, SignalInfo
+from gdbext.memory.elf.corenotes import SIGBUS, SIGSEGV, SignalInfo
 from gdbext.process import Thread
 from gdbext.target import Target
 

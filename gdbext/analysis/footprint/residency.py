@@ -13,9 +13,9 @@ from typing import Optional, Protocol, Sequence
 from gdbext.errors import GdbextError, NoTargetError
 from gdbext.heap.model import U64
 from gdbext.memory.intervals import Coverage
-from gdbext.memory.mappings import Mapping, read_mappings
-from gdbext.memory.presence import Presence, read_presence
-from gdbext.memory.process import ProcessMemory
+from gdbext.memory.live.mappings import Mapping, read_mappings
+from gdbext.memory.live.presence import Presence, read_presence
+from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.target import Target
 
 

@@ -20,7 +20,7 @@ from gdbext.analysis.types.model import DEBUG_INFO, UNKNOWN, VTABLE, BlockTypes
 from gdbext.debuginfo import RootNames
 from gdbext.heap.model import State
 from gdbext.layout.types import Type
-from gdbext.memory.elfsymbols import Variables
+from gdbext.memory.elf.elfsymbols import Variables
 
 _DESCRIPTOR = 0x2000  # bytes from the thread pointer on that may be the thread's descriptor
 

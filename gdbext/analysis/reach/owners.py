@@ -11,7 +11,7 @@ from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange
 from gdbext.debuginfo import RootNames
 from gdbext.heap.model import U32, U64
-from gdbext.memory.elfsymbols import Variables
+from gdbext.memory.elf.elfsymbols import Variables
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, TextIO
 
 import gdb
 
-from gdbext.arguments import Arguments, find_json, nearest, parse
-from gdbext.bridge import dependencies
 from gdbext.bridge.commands.charset import writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
 from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError
+from gdbext.grammar.arguments import Arguments, find_json, nearest, parse
 from gdbext.progress import checked, limit_threads
+from gdbext.starting import dependencies
 
 # Characters handed to gdb at once: its pager looks at each write.
 _BATCH = 1 << 15
@@ -121,7 +121,7 @@ def note_error(message: Optional[str]) -> None:
 def _answer(spec: Any, text: str, context: Context) -> None:
     arguments = parse(text, spec.all_options, spec.positional)
     if arguments.flag("help"):
-        from gdbext.usage import command_help
+        from gdbext.grammar.usage import command_help
 
         gdb.write(writable(command_help(spec)))
         return

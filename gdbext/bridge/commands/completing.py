@@ -8,10 +8,10 @@ from typing import Mapping, Optional, Sequence, Union
 
 import gdb
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.stops import session
-from gdbext.catalogue import CommandSpec
-from gdbext.completion import Offer, offer
+from gdbext.grammar.catalogue import CommandSpec
+from gdbext.grammar.completion import Offer, offer
+from gdbext.starting import dependencies
 
 _GDBS: Mapping[str, int] = {
     "expression": gdb.COMPLETE_EXPRESSION,

@@ -13,15 +13,16 @@ import signal
 from functools import partial
 from typing import Any, Callable, Iterable, Optional, TextIO
 
-from gdbext import catalogue, printing
-from gdbext.arguments import Arguments
-from gdbext.bridge import dependencies
 from gdbext.bridge.commands.command import attempt, find_function, make_report, working, write_beside
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.stops.holding import Hold
 from gdbext.errors import GdbextError, UsageError
-from gdbext.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.grammar import catalogue
+from gdbext.grammar.arguments import Arguments
+from gdbext.grammar.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.render import printing
 from gdbext.report import Report, Rows, rendered, rows_of
+from gdbext.starting import dependencies
 
 KEPT = 10_000  # rows of each table
 

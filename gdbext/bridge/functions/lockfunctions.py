@@ -81,7 +81,7 @@ def _address_of(value: gdb.Value) -> int:
 
 def _kernel_lines(target: Target, bound: _Bound) -> "Optional[Iterator[str]]":
     """Return what the kernel says of each thread where they run; else None: their registers are at hand."""
-    from gdbext.memory.process import ProcessMemory
+    from gdbext.memory.live.procmem import ProcessMemory
 
     pid = gdb.selected_inferior().pid
     if not isinstance(target.memory, ProcessMemory) or not any(one.is_running() for one in threads.listed()):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import gdb
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.stops import session
 from gdbext.errors import UsageError
+from gdbext.starting import dependencies
 from gdbext.structures.walk.counting import NODE_LIMIT
 
 if TYPE_CHECKING:  # numpy is loaded when a table is asked for, not at start-up

@@ -22,7 +22,7 @@ from gdbext.bridge.ports.typemaker import type_of
 from gdbext.bridge.ports.types import GdbTypes
 from gdbext.debuginfo import FramePlace
 from gdbext.layout.types import Type
-from gdbext.memory.elfsymbols import SymbolTable, Variables, find_symbol_table
+from gdbext.memory.elf.elfsymbols import SymbolTable, Variables, find_symbol_table
 from gdbext.memory.hostfiles import HostFiles
 from gdbext.process import Module
 from gdbext.target import Target

@@ -24,13 +24,13 @@ from gdbext.bridge.stops import settings
 from gdbext.errors import NoTargetError
 from gdbext.memory import Memory
 from gdbext.memory.cached import CachedMemory
-from gdbext.memory.corenotes import AT_PAGESZ
-from gdbext.memory.presence import check_swapped
-from gdbext.memory.process import ProcessMemory
+from gdbext.memory.elf.corenotes import AT_PAGESZ
+from gdbext.memory.live.presence import check_swapped
+from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.process import Thread
-from gdbext.processtarget import identify
 from gdbext.report import Problem
 from gdbext.target import Target
+from gdbext.tracing.processtarget import identify
 from gdbext.tracing.tasks import check_tasks, find_living
 
 _STRATUM = re.compile(r"^\s*- (\S+) \(", re.MULTILINE)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Dict, Optional
 
 import gdb
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.commands import names
 from gdbext.bridge.expressions import language, selection
 from gdbext.bridge.ports.debuginfo import GdbDebugInfo
@@ -22,12 +21,13 @@ from gdbext.bridge.stops.progress import TerminalProgress
 from gdbext.errors import DebuggerError, NoTargetError
 from gdbext.progress import checked
 from gdbext.session import Session
+from gdbext.starting import dependencies
 
 if TYPE_CHECKING:  # every batch run pays for what is imported at start-up
-    from gdbext.answers import Answer
-    from gdbext.arguments import Arguments
     from gdbext.bridge.commands.elements import Elements
-    from gdbext.catalogue import CommandSpec
+    from gdbext.grammar.arguments import Arguments
+    from gdbext.grammar.catalogue import CommandSpec
+    from gdbext.session.answers import Answer
     from gdbext.structures.shapes.library import Library
     from gdbext.target import Target
 

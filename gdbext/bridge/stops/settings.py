@@ -1,4 +1,4 @@
-"""``set gx NAME`` and ``show gx``, from the rows of ``gdbext.catalogue``."""
+"""``set gx NAME`` and ``show gx``, from the rows of ``gdbext.grammar.catalogue``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Callable, Mapping, Sequence
 
 import gdb
 
-from gdbext.arguments import parse_size
 from gdbext.errors import GdbextError
+from gdbext.grammar.arguments import parse_size
 
 _parameters: "dict[str, _Setting]" = {}
 

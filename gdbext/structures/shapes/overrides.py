@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Optional
 
-from gdbext.arguments import parse_int
 from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError, UsageError
+from gdbext.grammar.arguments import parse_int
 from gdbext.layout.types import Type
 from gdbext.structures.shapes.guessing import Link, find_links
 from gdbext.structures.shapes.notation.paths import BoundPath, Path, parse_path

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
-from gdbext.arguments import nearest
 from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, GdbextError, ShapeError, UsageError
+from gdbext.grammar.arguments import nearest
 from gdbext.layout.types import Code, Field, Located, Type, bare_name
 from gdbext.progress import SILENT
 from gdbext.report import Evidence, Problem

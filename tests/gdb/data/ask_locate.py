@@ -3,13 +3,13 @@ import json
 
 import gdb
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.commands.elements import Elements
 from gdbext.bridge.expressions.evaluate import evaluate
 from gdbext.bridge.expressions.locate import locate
 from gdbext.bridge.ports.discover import find_variables
 from gdbext.bridge.stops import session
 from gdbext.errors import GdbextError
+from gdbext.starting import dependencies
 
 dependencies.load()
 

@@ -8,7 +8,7 @@ import shlex
 
 import gdb
 
-from gdbext.bridge import dependencies
+from gdbext.starting import dependencies
 
 dependencies.load()
 

@@ -6,10 +6,10 @@ import types
 
 import gdb
 
-from gdbext.arguments import Option
 from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
-from gdbext.catalogue import CommandSpec
 from gdbext.errors import FaultError
+from gdbext.grammar.arguments import Option
+from gdbext.grammar.catalogue import CommandSpec
 from gdbext.report import Kind, Report, Rows, column, line, table
 
 

@@ -7,8 +7,8 @@ import json
 
 import gdb
 
-from gdbext.bridge import dependencies
 from gdbext.bridge.stops import session
+from gdbext.starting import dependencies
 
 dependencies.load()
 

@@ -19,10 +19,10 @@ from gdbext.analysis.page import (
     target_text,
 )
 from gdbext.analysis.thresholds import thresholds
-from gdbext.catalogue import find_command
+from gdbext.grammar.catalogue import find_command
 from gdbext.heap.model import State
 from gdbext.memory import Region
-from gdbext.memory.process import ProcessMemory
+from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.process import Identity, Thread
 from gdbext.render import json_pieces, text
 from gdbext.report import Confidence, Finding, Problem, Severity

@@ -8,9 +8,9 @@ import sysconfig
 
 import pytest
 
-from gdbext.bridge import dependencies
-from gdbext.bridge.dependencies import HANDED_ON
 from gdbext.errors import MissingDependencyError
+from gdbext.starting import dependencies
+from gdbext.starting.dependencies import HANDED_ON
 
 HERE = sysconfig.get_config_var("SOABI")
 OTHER = "cpython-399-x86_64-linux-musl"

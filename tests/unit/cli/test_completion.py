@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gdbext import catalogue
+from gdbext.grammar import catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gdbext import catalogue
 from gdbext.cli import options
 from gdbext.errors import UsageError
-from gdbext.exchange import Question, read_question, write_question
+from gdbext.grammar import catalogue
+from gdbext.grammar.exchange import Question, read_question, write_question
 from gdbext.starting.gdbjob import GdbJob
 
 

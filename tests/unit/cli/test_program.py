@@ -20,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from gdbext import __version__, catalogue
-from gdbext.usage import shell_help
+from gdbext import __version__
+from gdbext.grammar import catalogue
+from gdbext.grammar.usage import shell_help
 from tests.support.rest import wait_until
 
 from .elfs import Maker

@@ -30,7 +30,7 @@ def test_every_field_has_a_meaning():
 
 
 def test_every_command_has_its_fields():
-    from gdbext import catalogue
+    from gdbext.grammar import catalogue
 
     assert {spec.name for spec in catalogue.COMMANDS if not spec.raw} == {command for command, _ in FIELDS}
 

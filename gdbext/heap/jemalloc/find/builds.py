@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 from gdbext.heap.jemalloc.find.named import Globals
 from gdbext.heap.jemalloc.layouts import for_version
 from gdbext.memory import view
-from gdbext.memory.elf import find_image
+from gdbext.memory.elf.elffile import find_image
 from gdbext.process import Module
 from gdbext.target import Target
 

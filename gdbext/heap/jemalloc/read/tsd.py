@@ -20,7 +20,7 @@ from gdbext.heap.jemalloc.model import U64, Location, TsdKind, TsdState
 from gdbext.heap.jemalloc.read.records import Record, find_word, read_record
 from gdbext.memory import view
 from gdbext.memory.bulk import words_at
-from gdbext.memory.elf import Image, find_image
+from gdbext.memory.elf.elffile import Image, find_image
 from gdbext.process import Module, Thread
 from gdbext.report import Problem
 from gdbext.target import Target

@@ -24,7 +24,7 @@ from gdbext.coretarget import read_core_target
 from gdbext.debuginfo import HANDLER, Frame, Symbol
 from gdbext.heap.model import State
 from gdbext.memory import Region
-from gdbext.memory.corenotes import SI_KERNEL, SIGBUS, SIGFPE, SIGSEGV, SignalInfo
+from gdbext.memory.elf.corenotes import SI_KERNEL, SIGBUS, SIGFPE, SIGSEGV, SignalInfo
 from gdbext.memory.fake import FakeMemory
 from gdbext.process import Identity, Module, Thread
 from gdbext.target import Target

@@ -12,7 +12,7 @@ from gdbext.heap.model import Arena, Blocks, Charge, Heap, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.memory.intervals import Coverage
-from gdbext.memory.mappings import Mapping
+from gdbext.memory.live.mappings import Mapping
 from gdbext.process import Identity, Module, Thread
 from gdbext.render import text
 from gdbext.target import Target

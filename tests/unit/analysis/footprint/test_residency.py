@@ -9,9 +9,9 @@ import pytest
 from gdbext.abi import X86_64
 from gdbext.analysis.footprint.residency import residency_by, residency_of
 from gdbext.errors import NoTargetError
-from gdbext.memory import mappings
 from gdbext.memory.fake import FakeMemory
-from gdbext.memory.presence import read_presence
+from gdbext.memory.live import mappings
+from gdbext.memory.live.presence import read_presence
 from gdbext.target import Target
 
 PAGE = mmap.PAGESIZE

@@ -8,7 +8,7 @@ import numpy as np
 
 from gdbext.debuginfo import FramePlace, NoDebugInfo
 from gdbext.layout.types import Type
-from gdbext.memory.elfsymbols import Variables
+from gdbext.memory.elf.elfsymbols import Variables
 from gdbext.process import Module
 
 

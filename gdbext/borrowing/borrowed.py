@@ -22,19 +22,19 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, cast
 
+from gdbext.borrowing.wire import ANSWER, ASK, CALL, FAIL, PORT, Callback, Message, Part, Wire
 from gdbext.coretarget import target_of
 from gdbext.debuginfo import DebugInfo
 from gdbext.errors import DebuggerError
 from gdbext.layout.types import Type
-from gdbext.memory.elfcore import ElfCore
-from gdbext.memory.process import ProcessMemory
+from gdbext.memory.elf.elfcore import ElfCore
+from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
 from gdbext.starting.process import is_stopped, wake
 from gdbext.target import Target
 from gdbext.tracing.tracer import find_process
-from gdbext.wire import ANSWER, ASK, CALL, FAIL, PORT, Callback, Message, Part, Wire
 
 PATIENCE = 120.0  # seconds for one call: reading the symbols of a large program takes most
 _GRACE = 5.0  # seconds in which gdb lets go of its target and ends

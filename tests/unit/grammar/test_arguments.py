@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from gdbext.arguments import COMMON_OPTIONS, Option, find_json, nearest, parse, parse_int, parse_size
 from gdbext.errors import UsageError
+from gdbext.grammar.arguments import COMMON_OPTIONS, Option, find_json, nearest, parse, parse_int, parse_size
 
 hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import given  # noqa: E402

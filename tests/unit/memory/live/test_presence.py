@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from gdbext.errors import FaultError
-from gdbext.memory import for_each_written, mappedfiles
-from gdbext.memory import presence as module
+from gdbext.memory import for_each_written
 from gdbext.memory.bulk import closed, for_each_written_view
 from gdbext.memory.intervals import clip
-from gdbext.memory.mappedfiles import MappedFiles
-from gdbext.memory.mappings import Mapping, open_proc, read_mappings
-from gdbext.memory.presence import (
+from gdbext.memory.live import mappedfiles
+from gdbext.memory.live import presence as module
+from gdbext.memory.live.mappedfiles import MappedFiles
+from gdbext.memory.live.mappings import Mapping, open_proc, read_mappings
+from gdbext.memory.live.presence import (
     FILE,
     GUARD,
     PRESENT,
@@ -30,7 +31,7 @@ from gdbext.memory.presence import (
     read_presence,
     scan_pages,
 )
-from gdbext.memory.process import ProcessMemory
+from gdbext.memory.live.procmem import ProcessMemory
 
 PAGE = mmap.PAGESIZE
 TERA = 1 << 40
@@ -350,7 +351,7 @@ class Stopped(ProcessMemory):
 
 
 def module_region(mapping):
-    from gdbext.memory.process import _region
+    from gdbext.memory.live.procmem import _region
 
     return _region(mapping)
 
@@ -364,7 +365,7 @@ def test_what_is_swapped_out_is_absent():
 
 
 def test_many_parts_that_are_swapped_out_stay_few_regions(monkeypatch):
-    from gdbext.memory import process
+    from gdbext.memory.live import procmem as process
 
     monkeypatch.setattr(process, "_MOST_PARTS", 4)
     memory = Stopped(laid_out(Mapping(0, 0, "", rss=PAGE, swap=PAGE), [0, SWAPPED] * 9))

@@ -10,7 +10,7 @@ from typing import Callable, Mapping, Optional, Sequence, Tuple
 from gdbext.abi import Abi
 from gdbext.coretarget import modules_of
 from gdbext.errors import GdbextError
-from gdbext.memory.corenotes import (
+from gdbext.memory.elf.corenotes import (
     AT_ENTRY,
     AT_PAGESZ,
     NT_386_TLS,
@@ -21,10 +21,10 @@ from gdbext.memory.corenotes import (
     parse_auxv,
     parse_registers,
 )
-from gdbext.memory.elf import find_header
-from gdbext.memory.mappings import open_proc
-from gdbext.memory.presence import check_swapped
-from gdbext.memory.process import ProcessMemory, read_comm
+from gdbext.memory.elf.elffile import find_header
+from gdbext.memory.live.mappings import open_proc
+from gdbext.memory.live.presence import check_swapped
+from gdbext.memory.live.procmem import ProcessMemory, read_comm
 from gdbext.process import Identity, Module, Thread
 from gdbext.target import Target
 from gdbext.tracing.tasks import find_living

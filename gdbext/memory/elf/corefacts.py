@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from gdbext.memory.corefile import CoreFile, find_images, read_headers, read_notes, settle_loads
-from gdbext.memory.corenotes import AT_PHDR
-from gdbext.memory.elf import PT_NOTE, find_image
+from gdbext.memory.elf.corenotes import AT_PHDR
+from gdbext.memory.elf.elffile import PT_NOTE, find_image
 from gdbext.memory.pieces import PieceMemory
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gdbext.errors import BadCoreError, FaultError, GdbextError
-from gdbext.memory.elfcore import ElfCore
+from gdbext.memory.elf.elfcore import ElfCore
 from tests.support.elfwriter import CoreWriter, R, W, X, shared_object
 from tests.support.examples import examples
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdbext.errors import FaultError
-from gdbext.memory.elf import find_file_build_id, find_header, find_image, for_each_note, parse_segments
+from gdbext.memory.elf.elffile import find_file_build_id, find_header, find_image, for_each_note, parse_segments
 from tests.support.elfwriter import CoreWriter, Writer, shared_object
 
 ID = b"\xab" * 20

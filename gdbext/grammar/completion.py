@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence
 
-from gdbext.arguments import Option
-from gdbext.catalogue import CommandSpec
+from gdbext.grammar.arguments import Option
+from gdbext.grammar.catalogue import CommandSpec
 
 _SYMBOLS = ("expression", "arena")
 
@@ -15,7 +15,7 @@ class Offer(NamedTuple):
 
     :param typed: the part of it that stands there, as far as it is to be completed.
     :param words: what it may become, where that is known; not chosen by ``typed``.
-    :param names: what it names otherwise: see ``gdbext.arguments.Option``.
+    :param names: what it names otherwise: see ``gdbext.grammar.arguments.Option``.
     """
 
     typed: str

@@ -15,9 +15,9 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.errors import GdbextError
 from gdbext.memory import Buffer
-from gdbext.memory.elf import find_file_build_id, find_image
+from gdbext.memory.elf.elffile import find_file_build_id, find_image
 from gdbext.memory.hostfiles import open_regular, pread
-from gdbext.memory.mappings import PAGE, Mapping, read_proc
+from gdbext.memory.live.mappings import PAGE, Mapping, read_proc
 
 Reader = Callable[[int, int], Buffer]
 

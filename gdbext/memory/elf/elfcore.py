@@ -29,8 +29,8 @@ from gdbext.memory.corefile import (
     read_notes,
     settle_loads,
 )
-from gdbext.memory.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
-from gdbext.memory.elf import PF_W, Image, Segment
+from gdbext.memory.elf.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
+from gdbext.memory.elf.elffile import PF_W, Image, Segment
 from gdbext.memory.hostfiles import FindFile, HostFiles
 from gdbext.memory.intervals import U64, Mask, clip
 from gdbext.memory.pieces import Piece, PieceMemory, Source, closed

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence, Union
 
-from gdbext.arguments import COMMON_OPTIONS, Arguments, Option
 from gdbext.errors import UsageError
-from gdbext.exchange import schema_of
+from gdbext.grammar.arguments import COMMON_OPTIONS, Arguments, Option
+from gdbext.grammar.exchange import schema_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CommandSpec:
     :param prefixed_only: never register it plainly.
     :param raw: the whole line after ``-h`` is the expression; no common options.
     :param shown: rows of a table that text shows without ``--limit``; None is the usual number.
-    :param names: what that text is, for completion: see ``gdbext.arguments.Option``.
+    :param names: what that text is, for completion: see ``gdbext.grammar.arguments.Option``.
     :param values: what the first of the words may be, for completion.
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
     :param own: of the `gdbext` program alone, which has no common options; ``run`` names a function of ``gdbext.cli``.
@@ -82,7 +82,7 @@ class CommandSpec:
 
     @property
     def positional(self) -> str:
-        """How ``gdbext.arguments.parse`` treats what is no option."""
+        """How ``gdbext.grammar.arguments.parse`` treats what is no option."""
         if self.raw:
             return "raw"
         if self.words is not None:

@@ -2,8 +2,8 @@
 
 Bulk reads go through ``process_vm_readv(2)`` into one fresh buffer; small reads, and what it refuses (pages
 without read permission), through ``/proc/PID/mem``. Neither writes to the process, and no page is read that is not
-there (``gdbext.memory.presence``): untouched private memory is zeros, a page of a file comes from the file, and what
-is swapped out, or shared and nowhere to be had, is a fault.
+there (``gdbext.memory.live.presence``): untouched private memory is zeros, a page of a file comes from the file, and
+what is swapped out, or shared and nowhere to be had, is a fault.
 
 The process must stay stopped: its mappings are read once.
 """
@@ -25,9 +25,9 @@ import numpy.typing as npt
 from gdbext.errors import FaultError, NoTargetError
 from gdbext.memory import Buffer, Region, RegionIndex
 from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, subtract, unite
-from gdbext.memory.mappedfiles import MappedFiles
-from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
-from gdbext.memory.presence import U64, Mask, Presence, all_present, read_presence
+from gdbext.memory.live.mappedfiles import MappedFiles
+from gdbext.memory.live.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
+from gdbext.memory.live.presence import U64, Mask, Presence, all_present, read_presence
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
 _LARGE = 1 << 20  # from here on a buffer is a mapping of its own, of which only what is filled costs memory

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.memory.elfsymbols import find_symbol_table
+from gdbext.memory.elf.elfsymbols import find_symbol_table
 
 SOURCE = """
 struct { long a, b[5]; } wide = {1};

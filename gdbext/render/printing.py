@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Optional
 
-from gdbext.arguments import Arguments
-from gdbext.catalogue import CommandSpec
 from gdbext.errors import GdbextError
-from gdbext.exchange import Question, Trailer
+from gdbext.grammar.arguments import Arguments
+from gdbext.grammar.catalogue import CommandSpec
+from gdbext.grammar.exchange import Question, Trailer
 from gdbext.report import Report, Status, exit_status, rows_of
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from gdbext.arguments import COMMON_OPTIONS, Option
-from gdbext.catalogue import find_command
-from gdbext.usage import command_help, shell_help
+from gdbext.grammar.arguments import COMMON_OPTIONS, Option
+from gdbext.grammar.catalogue import find_command
+from gdbext.grammar.usage import command_help, shell_help
 
 SHOWN = ("json", "limit", "bytes", "color", "evidence", "help")
 SPEC = SimpleNamespace(

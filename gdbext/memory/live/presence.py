@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gdbext.errors import FaultError
 from gdbext.memory.intervals import Coverage, columns, joined
-from gdbext.memory.mappings import PAGE, Mapping, gone, open_proc
+from gdbext.memory.live.mappings import PAGE, Mapping, gone, open_proc
 from gdbext.report import Problem
 from gdbext.wording import size_text
 

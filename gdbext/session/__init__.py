@@ -6,12 +6,12 @@ import importlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from gdbext.answers import Answer, Table
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
 from gdbext.errors import NoHeapError, NoTargetError, UsageError
 from gdbext.progress import SILENT, Progress, limit_threads
 from gdbext.report import Problem
-from gdbext.stopping import Stops
+from gdbext.session.answers import Answer, Table
+from gdbext.session.stopping import Stops
 
 if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-up
     from gdbext.analysis.reach.graph import Reach
@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # in gdb every batch run pays for what is imported at start-u
     from gdbext.analysis.tables.elements import ElementPort
     from gdbext.analysis.types.model import BlockTypes
     from gdbext.analysis.types.shaped import ShapedTable
-    from gdbext.arguments import Arguments
-    from gdbext.catalogue import CommandSpec
     from gdbext.debuginfo import RootNames, Stacks, Types
+    from gdbext.grammar.arguments import Arguments
+    from gdbext.grammar.catalogue import CommandSpec
     from gdbext.heap.model import Heap
     from gdbext.layout.types import Located
     from gdbext.report import Report
@@ -114,7 +114,7 @@ class Session:
 
     def plain_name(self, name: str) -> str:
         """Return the name that a command has besides `gx NAME`; "-" for none, "(taken by …)" where it is another's."""
-        from gdbext.catalogue import FOREIGN_NAMES, find_command
+        from gdbext.grammar.catalogue import FOREIGN_NAMES, find_command
 
         first, spec = name.split()[0], find_command(name)
         if first in FOREIGN_NAMES:
@@ -342,18 +342,18 @@ class Session:
         self.close()
 
     def _answer(self, line: str) -> Answer:
-        from gdbext.arguments import parse
-        from gdbext.catalogue import find_command
+        from gdbext.grammar.arguments import parse
+        from gdbext.grammar.catalogue import find_command
 
         name, rest = _split(line)
         spec = find_command(name)
         if spec is None:
-            raise UsageError(f"there is no command {line.strip()!r}", "gdbext.catalogue.COMMANDS has them")
+            raise UsageError(f"there is no command {line.strip()!r}", "gdbext.grammar.catalogue.COMMANDS has them")
         return self._run(spec, parse(rest, spec.all_options, spec.positional))
 
     def _list(self, words: Sequence[str]) -> Table:
-        from gdbext.arguments import parse_words
-        from gdbext.catalogue import find_command
+        from gdbext.grammar.arguments import parse_words
+        from gdbext.grammar.catalogue import find_command
 
         spec = find_command("blocks list")
         assert spec is not None
@@ -362,7 +362,7 @@ class Session:
 
     def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
         from gdbext.analysis.missing import explained, with_target
-        from gdbext.arguments import COMMON_OPTIONS
+        from gdbext.grammar.arguments import COMMON_OPTIONS
 
         function = _find_function(spec.run)
         if function is None or spec.raw:
@@ -380,7 +380,7 @@ class Session:
 
 def _split(line: str) -> Tuple[str, str]:
     """Return a command's name and what follows; of a line that begins with none, its first word."""
-    from gdbext.catalogue import PREFIXES
+    from gdbext.grammar.catalogue import PREFIXES
 
     rest = line.strip().removeprefix("gx ").strip()
     name, _, rest = rest.partition(" ")

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gdbext import catalogue
 from gdbext.analysis.blocks.listrows import COLUMNS
 from gdbext.analysis.blocks.query import FIELDS
 from gdbext.analysis.blocks.summary import STATE_GROUPS
+from gdbext.grammar import catalogue
 from gdbext.heap.jemalloc.report.extents import STATES
 from gdbext.heap.model import State
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_names_for_completion_are_the_engines():
@@ -38,6 +38,6 @@ def test_every_command_has_one_topic():
 
 
 def test_the_catalogue_needs_neither_gdb_nor_numpy():
-    code = "import gdbext.catalogue, sys; print(sorted({'gdb', 'numpy', 'tabulate'} & set(sys.modules)))"
+    code = "import gdbext.grammar.catalogue, sys; print(sorted({'gdb', 'numpy', 'tabulate'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")

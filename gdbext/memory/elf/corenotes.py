@@ -17,7 +17,7 @@ from typing import Iterable, Mapping, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.memory import Buffer
-from gdbext.memory.elf import Note
+from gdbext.memory.elf.elffile import Note
 
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749

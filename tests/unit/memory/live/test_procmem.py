@@ -15,12 +15,12 @@ import pytest
 from gdbext.abi import X86_64
 from gdbext.coretarget import modules_of
 from gdbext.errors import FaultError, NoTargetError
-from gdbext.memory import presence
-from gdbext.memory import process as module
 from gdbext.memory.intervals import Coverage
-from gdbext.memory.mappings import open_proc, read_mappings
-from gdbext.memory.presence import read_presence
-from gdbext.memory.process import ProcessMemory, read_comm
+from gdbext.memory.live import presence
+from gdbext.memory.live import procmem as module
+from gdbext.memory.live.mappings import open_proc, read_mappings
+from gdbext.memory.live.presence import read_presence
+from gdbext.memory.live.procmem import ProcessMemory, read_comm
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gdbext.arguments import COMMON_OPTIONS
-from gdbext.catalogue import BLOCK_STATES, find_command
-from gdbext.completion import offer
+from gdbext.grammar.arguments import COMMON_OPTIONS
+from gdbext.grammar.catalogue import BLOCK_STATES, find_command
+from gdbext.grammar.completion import offer
 
 OPTIONS = [f"--{option.name}" for option in COMMON_OPTIONS]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.memory import Buffer
-from gdbext.memory.elf import PT_LOAD, ElfHeader, Segment, find_header, parse_segments
+from gdbext.memory.elf.elffile import PT_LOAD, ElfHeader, Segment, find_header, parse_segments
 
 U64 = npt.NDArray[np.uint64]
 

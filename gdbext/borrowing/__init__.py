@@ -1,0 +1,1 @@
+"""A gdb that the library borrows for names and types."""

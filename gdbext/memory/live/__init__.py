@@ -1,0 +1,1 @@
+"""The memory of a living process, and what of it is there."""
