@@ -1,4 +1,4 @@
-"""The native kernels against the reference where what they do for speed sets in: windows, tables of bits, parts."""
+"""The native kernels against the reference where what they do for speed sets in, and on many chunks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def heap(rng, word, chunks, noise, large):
     """Chunks in a row, a third of them free, a few with a wrong size behind, with data that looks like sizes.
 
     :param noise: the share of words of data that could be a size.
-    :param large: the share of chunks that reach over many windows.
+    :param large: the share of chunks that are large.
     """
     granule = 2 * word
     granules = rng.integers(2, 9, chunks)
