@@ -63,7 +63,8 @@ class Show:
 
     :param label: header in text; None keeps it out of the text.
     :param json: False keeps it out of the JSON.
-    :param whole: whether text of a column never gives way to others: names that only their ends tell apart.
+    :param whole: whether text of a column never gives way to others: names that only their ends tell apart; of a
+        table: lines of text are not wrapped.
     :param equal_but: of a table: fields in which rows may differ that are equal otherwise, and share a line of text.
     """
 
@@ -108,15 +109,17 @@ def table(
     title: Optional[str],
     *,
     json: bool = True,
+    whole: bool = False,
     equal_but: Sequence[str] = (),
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a dataclass field that holds rows: a sequence of row dataclasses, or :class:`Rows`.
 
     :param title: "" for a table that speaks for itself.
+    :param whole: whether lines of text stay as they are, however long.
     :param equal_but: fields that do not keep rows apart: where other cells are equal, the text shows one row for all.
     """
-    return _show(Show("table", title, Kind.OBJECT, json, equal_but=tuple(equal_but)), default)
+    return _show(Show("table", title, Kind.OBJECT, json, whole, equal_but=tuple(equal_but)), default)
 
 
 def headline(*, default: Any = dataclasses.MISSING) -> Any:

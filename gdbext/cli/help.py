@@ -14,8 +14,8 @@ Usage: gdbext CORE... [OPTIONS]
        gdbext COMMAND CORE ARGUMENT... [OPTIONS]
        gdbext COMMAND -p PID [ARGUMENT...] [OPTIONS]
 
-Run one command of gdbext over a core or a process, in gdb's batch mode; over a
-core alone, or with -p PID alone, it is triage.
+Run one command of gdbext over a core or a process, in batch mode; over a core
+alone, or with -p PID alone, it is triage.
 
 Without --core and --pid the first word after the command is the core, whatever
 it is called; what follows are the command's arguments, or more cores where it

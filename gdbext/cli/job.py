@@ -40,7 +40,8 @@ def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) 
     """Whether gdb has nothing to add to the answer, and this Python has what makes it."""
     adds = options.spec.debugger if options.spec is not None else "all"
     nothing = adds == "target" and not options.needs_target
-    if adds == "names" and facts is not None and not (exe or options.sysroot or options.debug_dir):
+    named = exe or options.sysroot or options.debug_dir or options.gdb != Options.gdb
+    if adds == "names" and facts is not None and not named:
         nothing = _is_plain(options.arguments.expression) and is_unknown_here(facts)
     return nothing and has_packages()
 

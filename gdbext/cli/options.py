@@ -210,6 +210,8 @@ def _parse_without_command(found: _Found) -> Options:
         options = _options(found.name, None, parse_words(found.rest, SHELL_OPTIONS, "none"))
         if options.help or options.version:
             return options
+    if not found.name and foreign:
+        raise UsageError(f"{foreign[0]}: options stand after the command and its core", _HOW)
     if not found.name:
         raise UsageError("no command is named", _HOW)
     if not named_well:

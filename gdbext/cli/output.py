@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from typing import IO, Any
@@ -89,8 +90,11 @@ class Output:
 
 
 def tell(line: str) -> None:
-    """Say something to the user, beside the answer."""
-    print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
+    """Say something to the user, beside the answer, which counts where standard error takes nothing."""
+    try:
+        print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def error_document(options: Options, error: GdbextError) -> str:

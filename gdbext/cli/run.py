@@ -88,7 +88,12 @@ class _Run:
         self._check_output()
         job = make_job(self.options, self.folder, self.deadline)
         self._sample_before(job)
-        outcome, trailer = self._ask(job, self.folder, self.options.json is not None)
+        folder, json = self.folder, self.options.json is not None
+        outcome, trailer = self._ask(job, folder, json)
+        if job.alone and not outcome.stopped and _is_for_gdb(trailer):
+            folder = os.path.join(folder, "gdb")
+            os.mkdir(folder)
+            outcome, trailer = self._ask(replace(job, alone=False), folder, json)
         self.interrupted = outcome.stopped == "interrupted"
         for line in outcome.diagnostics:
             tell(line.replace(unpacked_path(self.folder), str(self.options.core)))  # as the user has named it
@@ -96,7 +101,7 @@ class _Run:
             raise answer.explain(self.options, outcome)
         if trailer.error is not None:
             self._fail(outcome, trailer.error)
-        self.output.copy(answer_path(self.folder))
+        self.output.copy(answer_path(folder))
         if outcome.stopped:
             tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
         return trailer.status
@@ -152,6 +157,11 @@ class _Run:
                 raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
             self.earlier = answer_path(folder)
             time.sleep(interval)
+
+
+def _is_for_gdb(trailer: Optional[Trailer]) -> bool:
+    """Whether Python by itself did not come to an answer: it was ended, or has not what it needs."""
+    return trailer is None or (trailer.error is not None and trailer.error["kind"] == "dependency")
 
 
 def _wants_color(when: str) -> bool:

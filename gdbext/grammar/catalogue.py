@@ -727,8 +727,7 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
     CommandSpec(
         "commands",
-        run="about:list_commands",
-        debugger="target",
+        run="gx:list_commands",
         summary="List the commands of gdbext, and which of their names are taken by others",
         description="Every command answers as `gx NAME`; as plain `NAME` unless somebody else owns its "
         "first word. Versions and the kernels in use stand below the table.",

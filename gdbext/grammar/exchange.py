@@ -46,6 +46,7 @@ class Question:
         """Name and version of the JSON, where the command itself does not say."""
         return schema_of(self.command)
 
+
 def schema_of(command: str) -> str:
     """Return name and version of a command's JSON, "gdbext/blocks-leaks/2"."""
     return f"gdbext/{command.replace(' ', '-') or 'gdbext'}/{SCHEMA_VERSION}"

@@ -206,6 +206,8 @@ class _Writer:
             if columns:
                 placed = columns if runs is None else [columns[0], RUN_LENGTH, *columns[1:]]
                 yield from table_lines(shown, placed, exact=self.exact, width=self.width, style=self.style)
+            elif show.whole:
+                yield from (f"  {row}".rstrip() for row in shown)
             else:
                 texts = (line for row in shown for line in self.wrapped(object_text(row), "  ", "    "))
                 yield from map(self.style.sentence, texts)

@@ -110,17 +110,6 @@ class Session:
 
         return read_shapes(self.shapes_folder)
 
-    gdb_version = "none"
-
-    def plain_name(self, name: str) -> str:
-        """Return the name that a command has besides `gx NAME`; "-" for none, "(taken by …)" where it is another's."""
-        from gdbext.grammar.catalogue import FOREIGN_NAMES, find_command
-
-        first, spec = name.split()[0], find_command(name)
-        if first in FOREIGN_NAMES:
-            return f"(taken by {FOREIGN_NAMES[first]})"
-        return "-" if spec is None or spec.prefixed_only else name
-
     @property
     def elements(self) -> ElementPort:
         """What prints elements, tests them, and runs commands for them.

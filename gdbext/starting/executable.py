@@ -13,7 +13,6 @@ from gdbext.starting.failures import NoPermissionError, WrongExeError
 _DEBUG_FOLDERS = ("/usr/lib/debug", "/usr/local/lib/debug")  # where gdb is usually built to find files by build-id
 
 
-
 class Choice(NamedTuple):
     """The executable to load, or None, and a line for the user about why, or None."""
 

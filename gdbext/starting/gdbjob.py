@@ -130,16 +130,22 @@ def with_packages(environment: Mapping[str, str]) -> dict[str, str]:
 def has_packages() -> bool:
     """Whether this Python has what an answer needs."""
     installed = LOADER.parent.parent / ".deps" / ("py%d.%d" % sys.version_info[:2])
-    return all((installed / name).is_dir() or importlib.util.find_spec(name) is not None for name in PACKAGES)
+    return all((installed / name).is_dir() or _find_package(name) is not None for name in PACKAGES)
 
 
 def _own_packages() -> Iterator[str]:
     """Iterate over the directories where this Python has what gdb's needs: gdb's does not look into a venv."""
-    for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin is not None:
-            path = Path(spec.origin)
-            yield str(path.parent.parent if spec.submodule_search_locations else path.parent)
+    for folder in map(_find_package, PACKAGES):
+        if folder is not None:
+            yield folder
+
+
+def _find_package(name: str) -> Optional[str]:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:  # a folder of that name is none
+        return None
+    path = Path(spec.origin)
+    return str(path.parent.parent if spec.submodule_search_locations else path.parent)
 
 
 def diagnostics(file: IO[str]) -> list[str]:

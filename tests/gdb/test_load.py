@@ -217,7 +217,7 @@ def test_threads_of_packages_take_no_signal(tmp_path, chosen):
 
 @pytest.mark.parametrize("chosen", [None, "2"])
 def test_the_environment_is_as_it_was(tmp_path, chosen):
-    script = "import os\nfrom gdbext.bridge import dependencies\n"
+    script = "import os\nfrom gdbext.starting import dependencies\n"
     script += f"os.environ['OPENBLAS_NUM_THREADS'] = {chosen!r}\n" if chosen else ""
     script += "dependencies.load()\nprint('THREADS', os.environ.get('OPENBLAS_NUM_THREADS'))\n"
     assert f"THREADS {chosen}" in gdb(python(tmp_path / "environment.py", script), fresh=True).out

@@ -35,7 +35,7 @@ def test_leaked_structures_are_named_after_their_like(tmp_path, form):
 
 
 def test_with_too_many_blocks_it_is_not_looked_for(tmp_path):
-    loaded = "python from gdbext.bridge import dependencies; dependencies.load()"
+    loaded = "python from gdbext.starting import dependencies; dependencies.load()"
     fewer = "python from gdbext import session; session.FEW_BLOCKS = 100"
     said, _ = leaked(tmp_path, FORMS["debug"], "-ex", loaded, "-ex", fewer)
     assert {name for name, _ in said.values()} <= {"unknown", "pointers"}

@@ -94,7 +94,7 @@ class ShapeShown:
     file: str = line("file")
     fits: Optional[Sequence[FitRow]] = table("In this program")
     text: str = line(None)
-    lines: Sequence[str] = table("File", json=False)
+    lines: Sequence[str] = table("File", json=False, whole=True)
 
 
 @dataclass(frozen=True)

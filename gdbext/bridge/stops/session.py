@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Dict, Optional
 
 import gdb
 
-from gdbext.bridge.commands import names
 from gdbext.bridge.expressions import language, selection
 from gdbext.bridge.ports.debuginfo import GdbDebugInfo
 from gdbext.bridge.stops import settings
@@ -86,15 +85,6 @@ class GdbSession(Session):
 
             self._elements = Elements()
         return self._elements
-
-    gdb_version = gdb.VERSION
-
-    def plain_name(self, name: str) -> str:
-        """Return what was registered."""
-        if name in names.plain_names:
-            return name
-        owner = names.plain_owners.get(name.split()[0])
-        return f"(taken by {owner})" if owner else "-"
 
     def end(self) -> None:
         """Answer no more: the program has run since, or is gone."""

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
+import textwrap
 import time
 from pathlib import Path
 
@@ -68,7 +69,7 @@ class Program:
         self.core = folder / "core"
         self.core.write_bytes(Maker().core([(BASE, str(folder / "p"), Maker().executable(OWN))]))
 
-    def start(self, *arguments, gdb=True, stdout=None, **plan):
+    def start(self, *arguments, gdb=True, stdout=None, errors=None, **plan):
         answers = {"json": plan.pop("document", envelope()), "text": plan.pop("text", "text\n")}
         plan = {"answers": answers, "trailer": trailer(), **plan}
         told = self.folder / "plan.json"
@@ -78,7 +79,7 @@ class Program:
         return subprocess.Popen(
             line + ([f"--gdb={self.gdb}"] if gdb else []),
             stdout=subprocess.PIPE if stdout is None else stdout,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE if errors is None else errors,
             text=True,
             env={**os.environ, **ours},
             cwd=self.folder,
@@ -219,17 +220,34 @@ def test_help_of_several_commands(program):
 
 
 def test_commands_need_no_target(program):
-    for line in ("commands", "shapes list", "shapes show std-map"):
+    for line in ("shapes list", "shapes show std-map"):
         status, out, err = program.run(*line.split())
-        assert (status, err) == (0, "") and "std-map" in out or "gx safe" in out
+        assert (status, err) == (0, "") and "std-map" in out
     assert not program.log.exists()  # gdb adds nothing
+    assert program.run("commands", text="a table\n")[:2] == (0, "a table\n")  # who owns which name, gdb knows
+
+
+def test_a_shape_is_shown_as_it_is_written(program):
+    shown = program.run("shapes", "show", "linux-list")[1]
+    file = textwrap.dedent(shown.partition("File:\n")[2])
+    assert file.rstrip("\n") == (ROOT / "shapes" / "linux-list.toml").read_text().rstrip("\n")
+
+
+def test_standard_error_that_takes_nothing_changes_no_answer(program):
+    with open("/dev/full", "w") as full:
+        said = {"text": "the answer\n", "stderr": "warning: x\n"}
+        process = program.start("triage", "--core", program.core, errors=full, **said)
+        assert process.communicate(timeout=60)[0] == "the answer\n" and process.returncode == 0
+        wrong = program.start("nonsense", errors=full)
+        wrong.communicate(timeout=60)
+    assert wrong.returncode == 2
 
 
 @pytest.mark.parametrize(
     "arguments, message, hint",
     [
         ([], "no command is named", "gdbext --help shows how it is written"),
-        (["--limit", "3"], "no command is named", "gdbext --help shows how it is written"),
+        (["--limit", "3"], "--limit: options stand after the command and its core", "gdbext --help shows how it is written"),
         (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
         (["triage"], "nothing to examine", "name a core, or a process with --pid"),
         (["triage", "--core"], "--core needs a value", "write --core CORE"),
