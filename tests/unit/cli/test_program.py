@@ -247,7 +247,11 @@ def test_standard_error_that_takes_nothing_changes_no_answer(program):
     "arguments, message, hint",
     [
         ([], "no command is named", "gdbext --help shows how it is written"),
-        (["--limit", "3"], "--limit: options stand after the command and its core", "gdbext --help shows how it is written"),
+        (
+            ["--limit", "3"],
+            "--limit: options stand after the command and its core",
+            "gdbext --help shows how it is written",
+        ),
         (["glibc", "--core=x"], "glibc is several commands", "gdbext glibc -h lists them"),
         (["triage"], "nothing to examine", "name a core, or a process with --pid"),
         (["triage", "--core"], "--core needs a value", "write --core CORE"),
