@@ -92,9 +92,9 @@ class BorrowedGdb:
 
     def __init__(self, job: GdbJob, pid: Optional[int] = None) -> None:
         link = _Link(job, pid)
-        link.thread.start()
         self._link = link
-        self._closing = weakref.finalize(self, link.end)
+        self._closing = weakref.finalize(self, link.end)  # before it starts: an interrupt may come
+        link.thread.start()
 
     def start(self, pid: Optional[int], settings: Mapping[str, int]) -> Target:
         """Return gdb's target, without memory; a process is stopped from then on.
@@ -153,6 +153,7 @@ class _Link:
     def __init__(self, job: GdbJob, pid: Optional[int]) -> None:
         self._job = job
         self._pid = pid
+        self._borrower = os.getpid()
         self._end, self._theirs = socket.socketpair()
         self._wire = Wire(self._end, None, self._find)
         self._inbox: "queue.SimpleQueue[Optional[Message]]" = queue.SimpleQueue()
@@ -269,7 +270,7 @@ class _Link:
         except subprocess.TimeoutExpired:
             self._kill()
             status = self._process.wait()
-        if self._pid is not None:
+        if self._pid is not None and status:
             wake(self._pid)
         err.seek(0)
         said = "".join(f": {line}" for line in diagnostics(err)[-1:])
@@ -281,7 +282,9 @@ class _Link:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Have gdb let go of its target and end, or end it."""
+        """Have gdb let go of its target and end, or end it; a fork of the process that has borrowed it lets it be."""
+        if os.getpid() != self._borrower or self.thread.ident is None:
+            return
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_WR)
         self.thread.join(_GRACE)

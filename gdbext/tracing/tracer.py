@@ -50,8 +50,8 @@ class Tracer:
         self.pid = find_process(pid)
         work = _Work(self.pid)
         worker = threading.Thread(target=work.run, name=f"gdbext holds {self.pid}", daemon=True)
+        self._finalizer = weakref.finalize(self, _let_go, work, worker)  # before it starts: an interrupt may come
         worker.start()
-        self._finalizer = weakref.finalize(self, _let_go, work, worker)
         try:
             work.ready.wait()
         except KeyboardInterrupt:
@@ -69,7 +69,8 @@ class Tracer:
 
 def _let_go(work: "_Work", worker: threading.Thread) -> None:
     work.release.set()
-    worker.join()
+    if worker.is_alive():
+        worker.join()
 
 
 class _Work:
@@ -132,13 +133,17 @@ def _read_thread(tid: int) -> StoppedThread:
 def find_process(pid: int) -> int:
     """Return the id of the process that a thread is of.
 
-    :raises NoTargetError: there is none.
-    :raises DebuggerError: somebody traces it already.
+    :raises NoTargetError: there is none, or it has ended.
+    :raises DebuggerError: somebody traces it already, or it is our own.
     """
     status = _status(pid)
     if "Tgid" not in status:
         raise NoTargetError(f"there is no process {pid}", "ps -e lists them")
+    if next(living(int(status["Tgid"])), None) is None:
+        raise gone(pid)
     _check_untraced(pid, status)
+    if int(status["Tgid"]) == os.getpid():
+        raise DebuggerError("a process cannot stop itself and go on", "open it from another process")
     return int(status["Tgid"])
 
 
@@ -167,8 +172,6 @@ def _seize(pid: int, tid: int) -> bool:
 def _refused(pid: int, tid: int, error: OSError) -> DebuggerError:
     """Return the error for a thread that the kernel does not let us trace."""
     _check_untraced(pid, _status(tid))
-    if pid == os.getpid():
-        return DebuggerError("a process cannot stop itself and go on", "open it from another process")
     message = f"process {pid} may not be traced: {error.strerror}"
     return DebuggerError(message, f"run as the process's user or as root{_scope()}")
 

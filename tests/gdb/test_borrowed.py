@@ -132,6 +132,30 @@ def test_gdb_holds_a_process_and_lets_it_go(held):
     held.wait_for_ticks()
 
 
+def test_a_signal_that_stops_it_meanwhile_does_so_afterwards(held):
+    with gdbext.open_process(held.pid, debugger="gdb"):
+        os.kill(held.pid, signal.SIGSTOP)
+    wait_until(lambda: set(held.states) == {"T"}, "it is stopped")
+    os.kill(held.pid, signal.SIGCONT)
+    held.wait_for_ticks()
+
+
+FORKING = """
+import os, sys, gdbext
+with gdbext.open_core(sys.argv[1], debugger="gdb") as session:
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)  # with all that Python does at its end
+    os.waitpid(child, 0)
+    print(session.run("blocks summary").complete)
+"""
+
+
+def test_a_fork_of_ours_leaves_it_with_us(staged):
+    line = [sys.executable, "-c", FORKING, str(staged("leaks").core)]
+    assert subprocess.run(line, cwd=CHECKOUT, capture_output=True, text=True).stdout == "True\n"
+
+
 def test_nothing_is_left_when_we_are_killed(held):
     line = [sys.executable, "-c", KEEPER, str(held.pid)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -188,6 +212,13 @@ def test_what_is_no_target_is_an_error(tmp_path, folder):
         gdbext.open_core(tmp_path / "nothing", debugger="gdb")
     with pytest.raises(NoTargetError, match="there is no process"):
         gdbext.open_process(1 << 30, debugger="gdb")
+    with pytest.raises(DebuggerError, match="itself"):  # it would wait for itself for ever
+        gdbext.open_process(os.getpid(), debugger="gdb")
+    ended = subprocess.Popen(["true"])
+    wait_until(lambda: Path(f"/proc/{ended.pid}/stat").read_text().split()[2] == "Z", "it ends")
+    with pytest.raises(NoTargetError, match="is gone"):
+        gdbext.open_process(ended.pid, debugger="gdb")
+    ended.wait()
     with counting(folder, tmp_path) as held:
         with keeper(held.pid), pytest.raises(DebuggerError, match="traced already"):
             gdbext.open_process(held.pid, debugger="gdb")

@@ -124,8 +124,8 @@ class ProcessMemory:
 
     def close(self) -> None:
         """Close what is open of the process; reads fail from then on."""
+        self._descriptor = None  # first: the number may soon be another file's
         self._closing()
-        self._descriptor = None
         self.__dict__.pop("_files", None)
 
     def _is_present(self, address: int, size: int) -> bool:
