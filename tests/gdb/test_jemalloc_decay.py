@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Optional
 
 import pytest
@@ -267,7 +268,9 @@ def test_slabs_that_stay_for_little_are_told(jestages, version):
     freed = (details["count"] - details["live"]) * details["size"]
     assert finding.kind == "fragmentation" and finding.bytes is not None
     assert 0.99 * freed < finding.bytes <= freed + (1 << 16)
-    assert "regions of 160: " in finding.evidence[0] and "6.3 % of their regions in use" in finding.evidence[0]
+    said = re.match(r"regions of 160: .* slabs not full, ([\d.]+) % of their regions in use", finding.evidence[0])
+    # A few regions more are in use for the program's own sake, or in a cache: 6.2 or 6.3 of 6.25 %.
+    assert said and abs(float(said[1]) - 100 * details["live"] / details["count"]) < 0.1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
