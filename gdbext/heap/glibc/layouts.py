@@ -67,6 +67,13 @@ class TcacheLayout:
         return self.struct.member("entries").count or 0
 
 
+# The same in every release; fd_nextsize and bk_nextsize are in use in large bins only.
+MALLOC_CHUNK = (
+    Variant(
+        "2.23", "", ("size_t prev_size", "size_t size", "ptr fd", "ptr bk", "ptr fd_nextsize", "ptr bk_nextsize")
+    ),
+)
+
 _STATE_TAIL = (
     "ptr top",
     "ptr last_remainder",
@@ -230,6 +237,11 @@ def alignments(abi: Abi) -> tuple[int, ...]:
 def heap_max_default(abi: Abi) -> int:
     """Return ``HEAP_MAX_SIZE`` without huge pages: twice ``DEFAULT_MMAP_THRESHOLD_MAX``, bytes."""
     return 64 << 20 if abi.pointer_size == 8 else 1 << 20
+
+
+def malloc_chunk(abi: Abi) -> StructLayout:
+    """Return ``malloc_chunk``, with the members that only a free chunk has."""
+    return _all("malloc_chunk", MALLOC_CHUNK, abi, {})[0]
 
 
 def malloc_states(abi: Abi, alignment: int) -> tuple[StructLayout, ...]:

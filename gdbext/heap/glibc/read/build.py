@@ -21,6 +21,7 @@ from gdbext.heap.glibc.read.fastbins import read_fastbins
 from gdbext.heap.glibc.read.lists import FreeList, ListMemory, read_bins
 from gdbext.heap.glibc.read.mark import check_flags, check_unlisted, mark_states
 from gdbext.heap.glibc.read.mmapped import find_mmapped
+from gdbext.heap.glibc.read.nextsize import with_nextsize
 from gdbext.heap.glibc.read.segments import (
     Interval,
     MainArena,
@@ -187,7 +188,8 @@ class _Builder:
         for view in self.heap.arenas:
             self.progress.at("free lists", view.head.index, len(self.heap.arenas))
             try:
-                view.lists = read_bins(self.location, view.head, self._memory_of(view))
+                memory = self._memory_of(view)
+                view.lists = with_nextsize(read_bins(self.location, view.head, memory), memory, view.head.in_flux)
             except FaultError as fault:
                 view.listed = False
                 self._note_lists(view, fault)

@@ -1,0 +1,89 @@
+"""The skip list of a large bin: ``fd_nextsize`` and ``bk_nextsize`` join the first chunk of each size in a ring.
+
+Mirrors malloc/malloc.c: ``unlink_chunk``, the insertion in ``_int_malloc``, and ``do_check_malloc_state``. The bin
+itself gives what each link must be, so no link is followed, and none can lead in a circle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterator, List, Sequence
+
+import numpy as np
+
+from gdbext.heap.glibc.layouts import malloc_chunk
+from gdbext.heap.glibc.read.lists import FreeList, ListMemory
+from gdbext.heap.glibc.sizes import FLAG_BITS
+from gdbext.heap.model import U64, Mask
+from gdbext.report import Problem
+
+MOST_PROBLEMS = 50  # listed singly, of one bin
+
+
+def with_nextsize(lists: Sequence[FreeList], memory: ListMemory, in_flux: bool) -> List[FreeList]:
+    """Return the lists, the large bins that are whole with what is wrong with their order and their skip lists.
+
+    :param in_flux: whether a thread may be in the middle of hanging a chunk in or out.
+    """
+    return [_checked(one, memory, in_flux) if one.kind == "large" and one.whole else one for one in lists]
+
+
+def _checked(one: FreeList, memory: ListMemory, in_flux: bool) -> FreeList:
+    found = list(_check_order(one, memory)) or list(_check_ring(one, memory, in_flux))
+    problems = found[:MOST_PROBLEMS]
+    if len(found) > MOST_PROBLEMS:
+        message = f"large bin {one.index}: {len(found) - MOST_PROBLEMS} more links of its skip list"
+        damage = any(problem.corruption for problem in found[MOST_PROBLEMS:])
+        problems.append(Problem(found[0].kind, None, message, corruption=damage))
+    return replace(one, problems=tuple(problems)) if problems else one
+
+
+def _sizes(chunks: U64, memory: ListMemory) -> U64:
+    heads, _ = memory.words(chunks + np.uint64(malloc_chunk(memory.target.abi).offset("size")))
+    sizes: U64 = heads & ~np.uint64(FLAG_BITS)
+    return sizes
+
+
+def _check_order(one: FreeList, memory: ListMemory) -> Iterator[Problem]:
+    """Iterate over the chunks that are larger than the one before them: the first of a bin is its largest."""
+    sizes = _sizes(one.chunks, memory)
+    for row in (np.flatnonzero(sizes[1:] > sizes[:-1]) + 1).tolist():
+        chunk, before = int(one.chunks[row]), int(one.chunks[row - 1])
+        message = (
+            f"large bin {one.index}: chunk {chunk:#x} of size {int(sizes[row]):#x} comes after {before:#x} of size"
+            f" {int(sizes[row - 1]):#x}, expected sizes that descend"
+        )
+        yield Problem("bin-order", chunk, message, corruption=True)
+
+
+def _check_ring(one: FreeList, memory: ListMemory, in_flux: bool) -> Iterator[Problem]:
+    """Iterate over the links that are not as the bin's order asks for."""
+    chunks, sizes = one.chunks, _sizes(one.chunks, memory)
+    leads = np.concatenate([[True], sizes[1:] != sizes[:-1]])
+    ring = chunks[leads]
+    for name, shift in (("fd_nextsize", -1), ("bk_nextsize", 1)):
+        expected = np.zeros(len(chunks), np.uint64)
+        expected[leads] = np.roll(ring, shift)
+        links, known = memory.words(chunks + np.uint64(malloc_chunk(memory.target.abi).offset(name)))
+        wrong = np.flatnonzero(known & (links != expected))
+        passing = _passing(one, memory, links[wrong]) & in_flux
+        for row, excused in zip(wrong.tolist(), passing.tolist()):
+            yield _wrong_link(one.index, (int(chunks[row]), name, int(links[row]), int(expected[row])), excused)
+
+
+def _passing(one: FreeList, memory: ListMemory, links: U64) -> Mask:
+    """Return which links may stand for a moment: to nothing, or to a chunk for this bin that comes or goes."""
+    sizes = memory.sizes
+    near = np.where(links > np.uint64(sizes.word), links, np.uint64(0))
+    heads, known = memory.words(near + np.uint64(malloc_chunk(memory.target.abi).offset("size")))
+    aligned = (near + np.uint64(sizes.header)) % np.uint64(sizes.alignment) == 0
+    fits = known & aligned & (sizes.bin_indices(heads & ~np.uint64(FLAG_BITS)) == one.index)
+    passing: Mask = (links == 0) | fits
+    return passing
+
+
+def _wrong_link(index: int, link: "tuple[int, str, int, int]", passing: bool) -> Problem:
+    chunk, name, found, goal = link
+    why = "the next in the ring of sizes" if goal else "as the chunk before it has the same size"
+    message = f"large bin {index}: {name} of {chunk:#x} is {found:#x}, expected {goal:#x}, {why}"
+    return Problem("bin-nextsize", chunk, message + "; its arena is in flux" * passing, corruption=not passing)
