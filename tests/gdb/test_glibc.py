@@ -165,7 +165,9 @@ KINDS = {
     "cycle": {"bin-cycle"},
     "fd": {"bin-link"},
     "bk": {"bin-link"},
-    "size": {"chunk-size", "prev-size", "list-chunk", "free-unlisted", "bin-in-use", "chunk-flags"},
+    "size": {
+        "chunk-size", "prev-size", "list-chunk", "free-unlisted", "bin-in-use", "chunk-flags", "bin-order", "bin-nextsize",
+    },
     "top": {"top-size"},
     "prev_size": {"prev-size"},
 }
