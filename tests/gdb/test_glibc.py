@@ -166,7 +166,8 @@ KINDS = {
     "fd": {"bin-link"},
     "bk": {"bin-link"},
     "size": {
-        "chunk-size", "prev-size", "list-chunk", "free-unlisted", "bin-in-use", "chunk-flags", "bin-order", "bin-nextsize",
+        "chunk-size", "prev-size", "list-chunk", "free-unlisted", "bin-in-use", "chunk-flags", "bin-order",
+        "bin-nextsize",
     },
     "top": {"top-size"},
     "prev_size": {"prev-size"},
