@@ -266,6 +266,8 @@ def _checked(options: Options) -> Options:
     if options.spec is not None:
         options.spec.check(options.arguments)
     _check_samples(options)
+    if options.swapped and options.cores:
+        raise UsageError("--swapped needs --pid", "of what was swapped out a core has what was dumped")
     return options
 
 

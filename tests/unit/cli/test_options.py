@@ -113,6 +113,12 @@ def test_what_is_swapped_out_is_read_only_when_asked_for(given):
         assert loaded < line.index("set gx swapped on") < asks
 
 
+def test_a_core_has_nothing_that_is_swapped_out():
+    with pytest.raises(UsageError, match="--swapped needs --pid; of what was swapped out a core has what was dumped"):
+        options.parse(["triage", "--core", "x", "--swapped"])
+    assert not options.parse(["triage", "--core", "x"]).swapped
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
