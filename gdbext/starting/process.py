@@ -6,14 +6,16 @@ import os
 import signal
 import time
 from contextlib import suppress
+from typing import Sequence
 
 from gdbext.errors import NoTargetError
 
 _SETTLING = 0.1  # seconds in which a process stops for a signal that is on its way
+_FLAGS, _KERNEL_THREAD = 6, 0x200000  # PF_KTHREAD; fields counted from the state on, see proc(5)
 
 
 def check_process(pid: int) -> None:
-    """Check that there is such a process.
+    """Check that there is such a process, with memory of its own.
 
     :raises NoTargetError: when there is none.
     """
@@ -23,6 +25,22 @@ def check_process(pid: int) -> None:
         raise NoTargetError(f"there is no process {pid}", "ps -e lists them") from None
     except PermissionError:
         pass  # gdb says what it may not do
+    fields = _read_stat(f"/proc/{pid}")
+    if fields and int(fields[_FLAGS]) & _KERNEL_THREAD:
+        raise NoTargetError(f"{pid} is a kernel thread, without memory of its own", "name a process")
+    if fields and all(_has_ended(f"/proc/{pid}/task/{tid}") for tid in _list_threads(pid)):
+        raise NoTargetError(f"process {pid} has ended", "it is a zombie until its parent takes note of that")
+
+
+def _list_threads(pid: int) -> Sequence[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return ()
+
+
+def _has_ended(folder: str) -> bool:
+    return _read_stat(folder)[:1] in ([], [b"Z"], [b"X"])
 
 
 def wake(pid: int) -> None:
@@ -42,8 +60,13 @@ def wake(pid: int) -> None:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal, and not by a debugger."""
+    return _read_stat(f"/proc/{pid}")[:1] == [b"T"]
+
+
+def _read_stat(folder: str) -> Sequence[bytes]:
+    """Return the fields of ``stat`` from the state on; none when the process is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"T"
+        with open(f"{folder}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return []

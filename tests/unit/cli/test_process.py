@@ -3,11 +3,14 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
-from gdbext.starting.process import is_stopped, wake
+from gdbext.errors import NoTargetError
+from gdbext.starting.process import check_process, is_stopped, wake
+from tests.support.rest import wait_until
 
 
 @pytest.fixture
@@ -42,3 +45,38 @@ def test_a_process_that_is_gone():
     process.wait()
     wake(process.pid)
     assert not is_stopped(process.pid)
+
+
+def test_a_zombie_has_ended_and_its_healthy_twin_has_not(sleeper):
+    check_process(sleeper.pid)
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(NoTargetError, match=f"process {process.pid} has ended; it is a zombie"):
+        check_process(process.pid)
+    process.wait()
+
+
+def test_a_process_whose_first_thread_has_ended_lives():
+    program = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        "ctypes.CDLL(None).syscall(60, 0)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        wait_until(lambda: state_of(process.pid) == "Z", "its first thread ends")
+        check_process(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
+
+
+def test_a_kernel_thread_has_no_memory(monkeypatch):
+    stat = "2 (kthreadd) S 0 0 0 0 -1 2129984 0".rpartition(")")[2].encode().split()  # as Linux 6 has it
+    monkeypatch.setattr("gdbext.starting.process._read_stat", lambda folder: stat)
+    with pytest.raises(NoTargetError, match="is a kernel thread, without memory of its own"):
+        check_process(os.getpid())
