@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gdbext.memory.intervals import Coverage
 
 _TOLD = 20  # problems of one kind
+_TOP = (1 << 64) - 4096  # ends are 64 bits wide, too, and no process has the last page
 _AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
 
 
@@ -207,7 +208,7 @@ def settle_loads(segments: Sequence[Segment], header: ElfHeader) -> tuple[list[S
     """Return the memory segments sorted and disjoint: of two that overlap the lower one keeps its bytes."""
     problems = []
     settled: list[Segment] = []
-    floor, top = 0, 1 << (8 * header.pointer_size)
+    floor, top = 0, min(1 << (8 * header.pointer_size), _TOP)
     for load in sorted((s for s in segments if s.type == PT_LOAD), key=lambda s: s.address):
         end = load.address + max(load.memsz, load.filesz)
         start = max(load.address, floor)

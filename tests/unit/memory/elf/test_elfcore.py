@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gdbext import open_core
 from gdbext.errors import BadCoreError, FaultError, GdbextError
 from gdbext.memory.elf.elfcore import ElfCore
 from tests.support.elfwriter import CoreWriter, R, W, X, shared_object
@@ -111,12 +112,30 @@ def test_segments_are_sorted(tmp_path):
     assert bytes(core.read(0x20000, 2)) == b"bb"
 
 
+@pytest.mark.parametrize("memsz", [2 * PAGE, 1 << 40])
+def test_a_segment_at_the_end_of_memory_is_cut_and_counted(tmp_path, memsz):
+    start = (1 << 64) - 2 * PAGE
+    writer = CoreWriter().prstatus(1).load(0x10000, b"a" * PAGE).load(start, b"b" * 2 * PAGE, memsz)
+    path = save(tmp_path, writer.build())
+    assert [one[:2] for one in sources(ElfCore(path))] == [(0x10000, 0x10000 + PAGE), (start, start + PAGE)]
+    with open_core(path) as session:
+        answer = session.run("rss")
+    assert answer.report.data.total == 2 * PAGE
+    assert ("damaged-core", start) in [(problem.kind, problem.address) for problem in answer.report.problems]
+
+
+def test_a_segment_a_page_below_the_end_of_memory_is_whole(tmp_path):
+    core = ElfCore(save(tmp_path, CoreWriter().prstatus(1).load((1 << 64) - 2 * PAGE, b"b" * PAGE).build()))
+    assert sources(core)[0][:2] == ((1 << 64) - 2 * PAGE, (1 << 64) - PAGE)
+    assert not core.problems
+
+
 def test_overlapping_segments_are_cut(tmp_path):
     writer = CoreWriter().prstatus(1).load(0x10000, b"a" * 0x2000).load(0x11000, b"b" * 0x2000)
-    writer.load(0x11800, b"c" * 0x100).load((1 << 64) - 0x1000, b"d" * 0x2000)
+    writer.load(0x11800, b"c" * 0x100).load((1 << 64) - 0x2000, b"d" * 0x3000)
     core = ElfCore(save(tmp_path, writer.build()))
     spans = [(r.start, r.end) for r in core.regions()]
-    assert spans == [(0x10000, 0x12000), (0x12000, 0x13000), ((1 << 64) - 0x1000, 1 << 64)]
+    assert spans == [(0x10000, 0x12000), (0x12000, 0x13000), ((1 << 64) - 0x2000, (1 << 64) - 0x1000)]
     assert bytes(core.read(0x11FFF, 2)) == b"ab"
     assert [p.kind for p in core.problems] == ["damaged-core"]
     assert "overlaps" in core.problems[0].message
