@@ -203,7 +203,7 @@ COMMANDS: Sequence[CommandSpec] = (
         summary="The memory ledger: every byte of the process attributed to one owner",
         description="Each mapping, and inside heaps each chunk, is attributed once. On a live process `resident` says "
         "how much of it is in RAM now, with the kernel's own count beside the sum; of a core, which does not know, `in "
-        "core` is what its file holds without pages of zeros. Shares are of these; `mapped` is address space, `not in "
+        "core` is what its file holds besides holes. Shares are of these; `mapped` is address space, `not in "
         "core` what the target had mapped and is missing from the core. `residual` is what the owners do not add up "
         "to, and is 0 unless something overlaps.",
         example="rss --bytes",

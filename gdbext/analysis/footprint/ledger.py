@@ -18,8 +18,7 @@ from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex, for_each_written
-from gdbext.memory.bulk import for_each_written_page
-from gdbext.memory.intervals import Coverage, bytes_of, columns, joined, subtract, unite
+from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
 from gdbext.process import Module
 from gdbext.report import Bar, Kind, Labels, Memory, Problem, Report, column, hidden, line, table
 from gdbext.target import Target
@@ -47,8 +46,8 @@ class Entry:
 
     :param owner: a mapped file's path, ``PATH (bss)``, ``glibc …``, or a kind of memory; see the guide.
     :param resident: of them in RAM; None on a core and on a remote process.
-    :param in_core: of them in pages of the core that are not all zeros: what was never touched is zeros there, be it
-        a hole of its file or written out. Pages that are read from files instead are not among them; None on a process.
+    :param in_core: of them in the core's file, but for its holes, which nobody ever wrote; gcore, and a copy without
+        holes, hold those as zeros. Pages that are read from files instead are not among them; None on a process.
     :param share: of all that costs memory, see :func:`cost_of`.
     :param bytes: of address space.
     :param not_in_core: of them mapped in the target and absent from the core; None on a process.
@@ -186,16 +185,9 @@ def find_anonymous_rest(target: Target, heaps: Sequence[Heap]) -> Coverage:
 
 
 def _held(target: Target) -> Coverage:
-    """Return what a core holds but pages of zeros; what cannot be read counts."""
+    """Return what a core holds but holes of its file: pages of zeros that somebody wrote cost memory, too."""
     parts = [(one.start, one.end) for one in target.memory.regions() if one.source == "memory"]
-    written = Coverage(*columns([piece for part in parts for piece in for_each_written(target.memory, *part)]))
-    zeros = [np.empty(0, np.uint64)]
-    for part in parts:
-        pages = for_each_written_page(target.memory, target.abi, *part)
-        zeros += [addresses[~words.any(axis=1)] for addresses, words in pages]
-    starts = np.concatenate(zeros)
-    ends = starts + np.uint64(target.abi.page_size)
-    return Coverage(*subtract(written, Coverage(*joined((starts, ends))))[:2])
+    return Coverage(*columns([piece for part in parts for piece in for_each_written(target.memory, *part)]))
 
 
 def coverage_of(regions: Sequence[Region]) -> Coverage:

@@ -114,7 +114,7 @@ def besides(account: Ledger) -> Sequence[str]:
     if absent:
         parts.append(f"not in the core {size_text(absent)}")
     if rest > 0:
-        where = "not resident" if account.resident is not None else "zeros, or in files"
+        where = "not resident" if account.resident is not None else "never written, or in files"
         parts.append(f"{where} {size_text(rest)}")
     if account.rss is not None:
         parts.append(f"the kernel's RSS {size_text(account.rss)}")
