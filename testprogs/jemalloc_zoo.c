@@ -8,6 +8,7 @@
  *
  * Each worker fills slabs, empties some of them wholly, some in part and leaves some full; then it flushes
  * its tcache and frees blocks that stay in it: those, and no others, are there (`cached_blocks`).
+ * The first worker has arena 1, where there are several.
  * A worker called `leaver` does the same and ends; `idle` never allocates.
  */
 #include "jetruth.h"
@@ -24,6 +25,7 @@ static unsigned created_arenas[16];
 static void *hooks_used, *doubled;
 static size_t workers;
 static int caches; /* is the tcache on? */
+static int first_has_arena;
 static size_t caches_made;
 
 /* The sizes are mallctl's. */
@@ -124,6 +126,10 @@ static void use(size_t largest)
 static void *work(void *first)
 {
     note_role("worker");
+    if (first) {
+        own_arena(); /* from here on the thread has one */
+        __atomic_store_n(&first_has_arena, 1, __ATOMIC_RELEASE);
+    }
     use(first ? LARGEST : OTHERS_LARGEST);
     if (first)
         use_alignments();
@@ -222,8 +228,11 @@ int main(int argc, char **argv)
     large_classes = ask("arenas.nlextents", 0);
     caches = (int)ask("thread.tcache.enabled", 0);
     expect((unsigned)workers + 2);
-    for (size_t i = 0; i < workers; i++)
+    for (size_t i = 0; i < workers; i++) {
         spawn(numbered("worker", (int)i), work, i ? NULL : &workers);
+        while (!__atomic_load_n(&first_has_arena, __ATOMIC_ACQUIRE)) /* arena 1 is the first worker's */
+            sched_yield();
+    }
     spawn("idle", idle, NULL);
     pthread_join(spawn("leaver", leave, NULL), NULL);
     create_arenas(number_option("arenas", 0));

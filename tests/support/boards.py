@@ -301,7 +301,7 @@ class Run:
         """Let gdb write the core; ``before`` are more of its arguments."""
         core = self.directory / "core"
         output = gdbrun.run_gdb(["-p", str(process.pid), *before, "-ex", f"generate-core-file {core}"])
-        assert core.exists(), f"gdb wrote no core\n{output}"
+        assert core.exists() and "Python Exception" not in output.err, f"gdb wrote no core, or not as asked\n{output}"
         # gdb writes the reserved, inaccessible part of each thread's heap as zeros: 64 MiB each.
         if core.stat().st_size > 1 << 28 and shutil.which("fallocate"):
             subprocess.run(["fallocate", "--dig-holes", str(core)], check=False)
