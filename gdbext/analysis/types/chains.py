@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.types.blockwords import Words
-from gdbext.analysis.types.claims import Sheet
-from gdbext.analysis.types.fits import Fits
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
 
@@ -34,32 +32,25 @@ def unrolled(address: U64, count: I64, size: int, step: int, most: int) -> Itera
         yield address[row] + (number - before).astype(np.uint64) * np.uint64(size)
 
 
-def follow(
-    words: Words, fits: Fits, sheet: Sheet, size: int, offsets: Sequence[int], code: int, confidence: int
-) -> Mask:
-    """Return the rows of which nothing is known that links lead to from rows of a type.
+def follow(words: Words, begun: Mask, among: I64, leads: Mask, offsets: Sequence[int]) -> I64:
+    """Return the rows that links lead to from those that are begun with, which are left out.
 
     Each link by itself is a function from rows to rows; followed twice as far each time, it takes as many passes as
     the length of the longest list has bits. Passes are repeated until links of different offsets add nothing.
 
+    :param begun: for each row whether to begin there.
+    :param among: the rows that links are followed among, in order, those to begin with included.
+    :param leads: for each of ``among`` whether its own links count.
     :param offsets: of the links to the same type.
-    :param code: of the type; rows with it and this confidence are where to begin.
     """
-    begun: Mask = (sheet.code == code) & (sheet.confidence == confidence)
-    unknown = sheet.unknown()
-    among = begun.copy()
-    among[unknown[fits.tight(unknown, size)]] = True
-    rows = np.flatnonzero(among)
-    reached = begun[rows]
-    begun_at = reached.copy()
-    nexts = [_next_of(words, rows, offset) for offset in offsets]
+    reached = begun[among]
+    nexts = [np.where(leads, _next_of(words, among, offset), np.arange(len(among))) for offset in offsets]
     before = -1
     while before != int(reached.sum()):
         before = int(reached.sum())
         for jump in nexts:
             _close(reached, jump)
-    found = np.zeros(len(sheet.code), np.bool_)
-    found[rows[reached & ~begun_at]] = True
+    found: I64 = among[reached & ~begun[among]]
     return found
 
 

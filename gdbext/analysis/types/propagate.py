@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from gdbext.analysis.types.fits import Fits
 from gdbext.analysis.types.flattened import BUCKETS, NODE, OBJECT, RANGE, STRING, Layout, Layouts, Link
 from gdbext.analysis.types.model import CONTAINER, HIGH, LOW, MEDIUM
 from gdbext.heap.model import U64, Mask
+from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
 
 I64 = npt.NDArray[np.int64]
@@ -27,7 +28,7 @@ I64 = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 17  # pointers
 _MOST_OBJECTS = 1 << 24  # of one round: sizes may be anything in damaged memory
 _LOOKED_AT = 16  # objects of what may be an array
-_LONG_CHAIN = 48  # rounds of one type after which its own links are followed all at once
+_LONG_CHAIN = 48  # rounds of one type after which its own links are followed all at once; later after twice as many
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Propagation:
             level: OrderedDict() for level in (HIGH, MEDIUM, LOW)
         }
         self._rounds: Dict[Layout, int] = {}
-        self._followed: "set[tuple[Layout, int]]" = set()
+        self._due: Dict[Tuple[Layout, int], int] = {}
 
     def add(self, layout: Layout, address: U64, count: I64, confidence: int) -> None:
         """Have objects looked at.
@@ -107,21 +108,35 @@ class Propagation:
 
     def _visit(self, layout: Layout, address: U64, count: I64, level: int) -> None:
         self._rounds[layout] = self._rounds.get(layout, 0) + 1
-        if self._rounds[layout] > _LONG_CHAIN and (layout, level) not in self._followed:
-            self._followed.add((layout, level))
+        if self._rounds[layout] > self._due.get((layout, level), _LONG_CHAIN):
+            self._due[layout, level] = 2 * self._rounds[layout]
             self._follow_chains(layout, level)
-        step = max(_AT_ONCE // max(link.count for link in layout.links), 1)
-        for places in chains.unrolled(address, count, layout.size, step, _MOST_OBJECTS):
+        for places in chains.unrolled(address, count, layout.size, _step(layout), _MOST_OBJECTS):
             self._visit_objects(layout, places, level)
 
     def _follow_chains(self, layout: Layout, level: int) -> None:
         """Type all blocks that a type's links to itself lead to: lists would need a round for each of their nodes."""
-        own = [link.offset for link in layout.links if self._is_own(layout, link)]
-        code = self._code(layout)
-        fresh = chains.follow(self.words, self.fits, self.sheet, layout.size, own, code, level)
-        rows = np.flatnonzero(fresh)
-        self.sheet.put(rows, code, level)
-        self.add(layout, self.words.index.address[rows], np.ones(len(rows), np.int64), level)
+        own = [link for link in layout.links if self._is_own(layout, link)]
+        codes = [self._code(layout), self._code(layout, "[]")]
+        begun: Mask = np.isin(self.sheet.code, codes) & (self.sheet.confidence == level)
+        unknown = self.sheet.unknown()
+        held = self.fits.tight if level == HIGH or layout.only_links else self.fits.holds
+        followed = begun.copy()
+        followed[unknown[held(unknown, layout.size)]] = True
+        among = np.flatnonzero(followed)
+        sound = self._sound(layout, among)
+        rows = chains.follow(self.words, begun, among, sound, [link.offset for link in own])
+        if layout.only_links:
+            self._take(layout, rows, LOW)
+        else:
+            self._claim_records(layout, rows, level, any(link.kind == NODE for link in own))
+
+    def _sound(self, layout: Layout, rows: I64) -> Mask:
+        """Return which blocks have pointers where an object has them."""
+        sound = np.ones(len(rows), np.bool_)
+        for part in slices(len(rows), _step(layout)):
+            sound[part] = self._pointers(layout, self.words.index.address[rows[part]], LOW)[1]
+        return sound
 
     def _is_own(self, layout: Layout, link: Link) -> bool:
         if link.target is None or link.kind not in (OBJECT, NODE) or link.count != 1 or not link.sure:
@@ -310,3 +325,7 @@ class Propagation:
         code = self.sheet.code_of(f"{lot.link.label} buckets", CONTAINER)
         self.sheet.claim(rows[good], code, lot.confidence)
 
+
+def _step(layout: Layout) -> int:
+    """Return how many objects are looked at together."""
+    return max(_AT_ONCE // max(link.count for link in layout.links), 1)
