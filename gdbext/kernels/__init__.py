@@ -55,7 +55,7 @@ if NATIVE is None:
     rows_of, count_values = columns.rows_of, columns.count_values
     slab_regions, page_census = columns.slab_regions, columns.page_census
     tally_chains = tally.tally_chains
-    scan_pointers, mark_blocks = pointers.scan_pointers, pointers.mark_blocks
+    scan_pointers, mark_blocks, find_blocks = pointers.scan_pointers, pointers.mark_blocks, pointers.find_blocks
     block_edges, find_components, breadth_first = graph.block_edges, graph.find_components, graph.breadth_first
     find_dominators, sum_up_tree = dominators.find_dominators, dominators.sum_up_tree
 else:
@@ -63,7 +63,7 @@ else:
     rows_of, count_values = NATIVE.rows_of, NATIVE.count_values
     slab_regions, page_census = NATIVE.slab_regions, NATIVE.page_census
     tally_chains = NATIVE.tally_chains
-    scan_pointers, mark_blocks = NATIVE.scan_pointers, NATIVE.mark_blocks
+    scan_pointers, mark_blocks, find_blocks = NATIVE.scan_pointers, NATIVE.mark_blocks, NATIVE.find_blocks
     GRAPHS = NativeGraphs(NATIVE)
     block_edges, find_components, breadth_first = GRAPHS.block_edges, GRAPHS.find_components, GRAPHS.breadth_first
     find_dominators, sum_up_tree = GRAPHS.find_dominators, GRAPHS.sum_up_tree
@@ -101,6 +101,7 @@ __all__ = [
     "close_cycles",
     "count_values",
     "decode_links",
+    "find_blocks",
     "find_chunk",
     "find_components",
     "find_dominators",

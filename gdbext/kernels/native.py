@@ -26,7 +26,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check, threads
 
-ABI = 7
+ABI = 8
 STEP_MILLISECONDS = 50
 _NAME = "libgdbext_native.so"
 _MOST = (1 << 64) - 1
@@ -91,6 +91,7 @@ _SIGNATURES = {
     "gx_threads": (_u32, [_u32]),
     "gx_walk_chunks": (ctypes.c_int64, [_pointer]),
     "gx_rows_of": (ctypes.c_int64, [_pointer, _u64, _pointer, _u64, _pointer]),
+    "gx_find_blocks": (ctypes.c_int64, [_pointer, _pointer, _u64, _u32, _pointer]),
     "gx_count_values": (
         ctypes.c_int64,
         [_pointer, _pointer, _u64, _pointer, _u64, _pointer, _pointer, _u64],
@@ -343,6 +344,17 @@ class Native:
             states = np.empty(len(index), np.uint8)
             self._told(self._library.gx_mark_write(job, len(index), _place(states)))
         return states
+
+    def find_blocks(self, index: BlockIndex, addresses: U64, begins: bool = False) -> I64:
+        """As :func:`gdbext.kernels.pointers.find_blocks`."""
+        if len(addresses) < _FEW:
+            return reference_pointers.find_blocks(index, addresses, begins)
+        addresses, blocks = _column(addresses, "u8"), self._blocks(index)
+        rows = np.empty(len(addresses), np.int64)
+        for at in range(0, len(addresses), _ROWS_AT_ONCE):
+            part, found = addresses[at : at + _ROWS_AT_ONCE], rows[at : at + _ROWS_AT_ONCE]
+            self._told(self._library.gx_find_blocks(blocks, _place(part), len(part), int(begins), _place(found)))
+        return rows
 
     # -- jobs -----------------------------------------------------------------------------------------
 

@@ -117,6 +117,14 @@ class Hits:
         return len(self.place)
 
 
+def find_blocks(index: BlockIndex, addresses: U64, begins: bool = False) -> I64:
+    """As :meth:`BlockIndex.find`; with ``begins`` only blocks that begin there."""
+    rows = index.find(addresses)
+    if begins and len(index):
+        rows[index.address[rows] != addresses] = -1
+    return rows
+
+
 def follow_words(words: U64, places: U64, index: BlockIndex, rules: PointerRules) -> Followed:
     """Return what words stand for: what they are as they stand, tags cleared, wherever that leads to a block.
 

@@ -14,7 +14,7 @@ use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 7;
+pub const ABI: u32 = 8;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -227,6 +227,25 @@ pub unsafe extern "C" fn gx_rows_of(
     guarded(|| {
         let (address, wanted) = unsafe { (read(address, count)?, read(wanted, wanted_count)?) };
         columns::rows_of(address, wanted, unsafe { write(rows, wanted_count)? });
+        Some(0)
+    })
+}
+
+/// Finds the blocks that addresses lie in; see [`scan::Index::find_all`].
+///
+/// # Safety
+/// `blocks` is as its type says; `addresses` and `rows` have `count` items.
+#[no_mangle]
+pub unsafe extern "C" fn gx_find_blocks(
+    blocks: *const Blocks,
+    addresses: *const u64,
+    count: u64,
+    begins: u32,
+    rows: *mut i64,
+) -> i64 {
+    guarded(|| {
+        let (index, addresses) = unsafe { (block_index(blocks)?, read(addresses, count)?) };
+        index.find_all(addresses, begins != 0, unsafe { write(rows, count)? });
         Some(0)
     })
 }
@@ -755,6 +774,9 @@ mod tests {
             assert_eq!(gx_rows_of(null(), 0, null(), 1, null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_rows_of(null(), u64::MAX, null(), 0, null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_rows_of(null(), 0, null(), 0, null_mut()), 0);
+            assert_eq!(gx_find_blocks(null(), null(), 0, 0, null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_find_blocks(&blocks, null(), 1, 0, null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_find_blocks(&blocks, &7, 1, 0, &mut 0), 0);
             assert_eq!(gx_job_run(null_mut(), 0), BAD_ARGUMENT);
             assert_eq!(gx_job_found(null()), BAD_ARGUMENT);
             gx_job_free(null_mut());

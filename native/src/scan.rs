@@ -142,6 +142,22 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// Finds the row of the block that each address lies in, or -1; with `begins` that it is the beginning of.
+    pub fn find_all(&self, addresses: &[u64], begins: bool, rows: &mut [i64]) {
+        let mut hint = 0;
+        for (addresses, rows) in addresses.chunks(WINDOW).zip(rows.chunks_mut(WINDOW)) {
+            for &address in addresses {
+                if let Some(table) = self.table_of(address, &mut hint) {
+                    self.prefetch(table, address);
+                }
+            }
+            for (&address, row) in addresses.iter().zip(rows) {
+                let found = self.find(address, &mut hint).filter(|hit| !(begins && hit.interior));
+                *row = found.map_or(-1, |hit| hit.row as i64);
+            }
+        }
+    }
+
     /// The least and the greatest address that can be in a block; the first is the greater when there is none.
     pub fn bounds(&self) -> (u64, u64) {
         match (self.tables.first(), self.tables.last()) {

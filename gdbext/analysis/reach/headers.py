@@ -23,6 +23,7 @@ from gdbext.kernels import (
     Hits,
     PointerRules,
     Span,
+    find_blocks,
     follow_words,
     gather_scalars,
     scan_pointers,
@@ -164,7 +165,7 @@ def with_headers(rules: PointerRules, found: Sequence[Header]) -> PointerRules:
 def _leads_from(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, source: Mask, wanted: Mask) -> Leads:
     """Return the pointers to wanted blocks that lie in others of some blocks."""
     hits = scan_pointers(spans, index, rules, wanted)
-    row = index.find(hits.place)
+    row = find_blocks(index, hits.place)
     kept = (row >= 0) & source[row] & (row != hits.row)
     return leads_of(spans, Hits(hits.place[kept], hits.row[kept], hits.interior[kept]), index, rules)
 

@@ -11,7 +11,7 @@ import numpy as np
 from gdbext.analysis.reach.code import scan_code
 from gdbext.analysis.reach.graph import Reach
 from gdbext.heap.model import USED_STATES, Mask
-from gdbext.kernels import BlockIndex, Hits, Span, follow_words, gather_scalars, scan_pointers
+from gdbext.kernels import BlockIndex, Hits, Span, find_blocks, follow_words, gather_scalars, scan_pointers
 from gdbext.memory.bulk import for_each_written_view
 from gdbext.memory.intervals import I64, Coverage, Intervals, columns, subtract, unite
 
@@ -73,7 +73,7 @@ class PointerSearch:
         order = np.lexsort((every.place, ~root))
         order = order[np.sort(np.unique(every.place[order], return_index=True)[1])]
         hits = Hits(every.place[order], every.row[order], every.interior[order])
-        source = reach.marked.blocks.index.find(hits.place)
+        source = find_blocks(reach.marked.blocks.index, hits.place)
         source[self._allocators.holds(hits.place)] = -1
         return Pointers(hits, source, root[order], self._words(wanted))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Mask
-from gdbext.kernels import BlockIndex, follow_words, gather_scalars, reveal
+from gdbext.kernels import BlockIndex, find_blocks, follow_words, gather_scalars, reveal
 from gdbext.memory import view
 from gdbext.memory.bulk import untouched
 from gdbext.memory.intervals import Coverage, columns
@@ -116,11 +116,7 @@ class Words:
 
     def rows_at(self, values: U64) -> "npt.NDArray[np.int64]":
         """Return for each value the row of the block that begins there, or -1."""
-        at = np.searchsorted(self.index.address, values)
-        at = np.minimum(at, max(len(self.index) - 1, 0)).astype(np.int64)
-        if not len(self.index):
-            return np.full(len(values), -1, np.int64)
-        return np.where(self.index.address[at] == values, at, -1)
+        return find_blocks(self.index, values, begins=True)
 
     def _read_piece(
         self, piece: int, addresses: U64, rows: "npt.NDArray[np.int64]", size: int, values: U64, known: Mask

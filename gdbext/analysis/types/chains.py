@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,38 +32,43 @@ def unrolled(address: U64, count: I64, size: int, step: int, most: int) -> Itera
         yield address[row] + (number - before).astype(np.uint64) * np.uint64(size)
 
 
-def follow(words: Words, begun: Mask, among: I64, leads: Mask, offsets: Sequence[int]) -> I64:
-    """Return the rows that links lead to from those that are begun with, which are left out.
+def follow(words: Words, among: I64, begun: Mask, leads: Mask, offsets: Sequence[int]) -> I64:
+    """Return the rows that links lead to, those that are begun with included.
 
     Each link by itself is a function from rows to rows; followed twice as far each time, it takes as many passes as
     the length of the longest list has bits. Passes are repeated until links of different offsets add nothing.
 
-    :param begun: for each row whether to begin there.
-    :param among: the rows that links are followed among, in order, those to begin with included.
-    :param leads: for each of ``among`` whether its own links count.
+    :param among: the rows that links are followed among, in order.
+    :param begun: for each of them whether to begin there.
+    :param leads: for each of them whether its own links count.
     :param offsets: of the links to the same type.
     """
-    reached = begun[among]
-    nexts = [np.where(leads, _next_of(words, among, offset), np.arange(len(among))) for offset in offsets]
+    reached = begun.copy()
+    position = np.zeros(len(words.index), np.uint32)
+    position[among] = np.arange(1, len(among) + 1)
+    nexts = [_next_of(words, among, leads, position, offset) for offset in offsets]
     before = -1
     while before != int(reached.sum()):
         before = int(reached.sum())
         for jump in nexts:
             _close(reached, jump)
-    found: I64 = among[reached & ~begun[among]]
+    found: I64 = among[reached]
     return found
 
 
-def _next_of(words: Words, rows: I64, offset: int) -> I64:
-    """Return for each row the position of the one that it links to; its own where that is none of them."""
-    parts: List[I64] = [np.empty(0, np.int64)]
-    for part in slices(len(rows)):
-        values, known = words.in_blocks(words.index.address[rows[part]] + np.uint64(offset))
+def _next_of(words: Words, among: I64, leads: Mask, position: "npt.NDArray[np.uint32]", offset: int) -> I64:
+    """Return for each row the position of the one that it links to; its own where that is none of them.
+
+    :param position: of each row among those, from 1; 0 is none of them.
+    """
+    found = np.arange(len(among))
+    for part in slices(len(among)):
+        values, known = words.pointers(words.index.address[among[part]] + np.uint64(offset))
         to = words.rows_at(values)
-        at = np.minimum(np.searchsorted(rows, to), max(len(rows) - 1, 0))
-        held = known & (to >= 0) & (rows[at] == to)
-        parts.append(np.where(held, at, np.arange(part.start, part.stop)))
-    return np.concatenate(parts)
+        at = position[to].astype(np.int64) - 1
+        held = leads[part] & known & (to >= 0) & (at >= 0)
+        found[part][held] = at[held]
+    return found
 
 
 def _close(reached: Mask, jump: I64) -> None:

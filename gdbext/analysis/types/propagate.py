@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Dict, List, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,22 +110,27 @@ class Propagation:
         self._rounds[layout] = self._rounds.get(layout, 0) + 1
         if self._rounds[layout] > self._due.get((layout, level), _LONG_CHAIN):
             self._due[layout, level] = 2 * self._rounds[layout]
-            self._follow_chains(layout, level)
-        for places in chains.unrolled(address, count, layout.size, _step(layout), _MOST_OBJECTS):
+            self._follow_chains(layout, address, count, level)
+        for places in self._unrolled(layout, address, count):
             self._visit_objects(layout, places, level)
 
-    def _follow_chains(self, layout: Layout, level: int) -> None:
+    def _unrolled(self, layout: Layout, address: U64, count: I64) -> Iterator[U64]:
+        return chains.unrolled(address, count, layout.size, _step(layout), _MOST_OBJECTS)
+
+    def _follow_chains(self, layout: Layout, address: U64, count: I64, level: int) -> None:
         """Type all blocks that a type's links to itself lead to: lists would need a round for each of their nodes."""
         own = [link for link in layout.links if self._is_own(layout, link)]
-        codes = [self._code(layout), self._code(layout, "[]")]
-        begun: Mask = np.isin(self.sheet.code, codes) & (self.sheet.confidence == level)
+        begun = np.zeros(len(self.words.index), np.bool_)
+        for places in self._unrolled(layout, address, count):
+            lots, sound = self._pointers(layout, places, level)
+            for lot in lots:
+                if self._is_own(layout, lot.link):
+                    begun[self._rows(lot.value[sound])[0]] = True
         unknown = self.sheet.unknown()
         held = self.fits.tight if level == HIGH or layout.only_links else self.fits.holds
-        followed = begun.copy()
-        followed[unknown[held(unknown, layout.size)]] = True
-        among = np.flatnonzero(followed)
-        sound = self._sound(layout, among)
-        rows = chains.follow(self.words, begun, among, sound, [link.offset for link in own])
+        among = unknown[held(unknown, layout.size)]
+        offsets = [link.offset for link in own]
+        rows = chains.follow(self.words, among, begun[among], self._sound(layout, among), offsets)
         if layout.only_links:
             self._take(layout, rows, LOW)
         else:

@@ -12,6 +12,7 @@ from gdbext.analysis.types.blockwords import Words
 from gdbext.analysis.types.claims import Sheet
 from gdbext.analysis.types.model import MEDIUM, NO_CONFIDENCE, SHAPE
 from gdbext.heap.model import U64
+from gdbext.kernels import find_blocks
 from gdbext.structures.walk.model import Table
 
 
@@ -53,7 +54,7 @@ def put_shaped(words: Words, sheet: Sheet, tables: Iterable[ShapedTable]) -> Non
 
 
 def _put(words: Words, sheet: Sheet, addresses: U64, name: str) -> None:
-    within = words.index.find(addresses)
+    within = find_blocks(words.index, addresses)
     held, number = np.unique(within[within >= 0], return_counts=True)
     starts = words.rows_at(addresses)
     for several in (False, True):

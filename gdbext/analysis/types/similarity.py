@@ -25,6 +25,7 @@ from gdbext.analysis.types.model import (
     TEXT,
 )
 from gdbext.heap.model import U8, U64, Mask
+from gdbext.kernels import find_blocks
 from gdbext.memory.intervals import Coverage, slices
 from gdbext.progress import Progress
 
@@ -220,7 +221,7 @@ class _Kinds:
     def _pointers(self, rows: I64, values: U64, at: I64, kind: U8, detail: U64) -> None:
         """Tell pointers to blocks apart: by the block's size and the offset in it, or in the block itself."""
         index = self._words.index
-        row = index.find(values[at])
+        row = find_blocks(index, values[at])
         at, row = at[row >= 0], row[row >= 0]
         size, offset = index.size[row], values[at] - index.address[row]
         kind[at] = np.where(row == rows[at], _OWN, np.where(offset == 0, _BLOCK, _WITHIN))

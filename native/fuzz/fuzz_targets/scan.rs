@@ -56,6 +56,15 @@ fuzz_target!(|data: &[u8]| {
             assert!(found.map_or(true, |hit| hit.interior == (at != blocks.address[hit.row])));
         }
     }
+    let places: Vec<u64> = (0..from.upto(70)).map(|_| from.near(base)).chain(blocks.address.iter().copied()).collect();
+    for begins in [false, true] {
+        let mut rows = vec![7; places.len()];
+        index.find_all(&places, begins, &mut rows);
+        for (&at, row) in places.iter().zip(rows) {
+            let held = blocks.find(at).filter(|&row| !begins || blocks.address[row] == at);
+            assert_eq!(row, held.map_or(-1, |row| row as i64), "{at:#x}");
+        }
+    }
     let wanted: Vec<u8> = (0..index.len()).map(|_| from.byte() & 1).collect();
     let wanted = if from.one_in(2) { Some(&wanted[..]) } else { None };
     let memory = Memory::read(&mut from, base, words, false);

@@ -250,6 +250,17 @@ def test_scans(graph, data):
 
 @MANY
 @given(graphs(), st.data())
+def test_blocks_of_addresses(graph, data):
+    _, index, _ = graph
+    near = st.tuples(st.sampled_from(index.address.tolist()), st.integers(-50, 50)).map(lambda pair: sum(pair) % 2**64)
+    places = np.tile(column(data.draw(st.lists(st.one_of(near, st.integers(0, 2**64 - 1)), min_size=1))), 300)
+    for begins in (False, True):
+        found = KERNELS.find_blocks(index, places, begins)
+        assert found.tolist() == pointers.find_blocks(index, places, begins).tolist()
+
+
+@MANY
+@given(graphs(), st.data())
 def test_marks(graph, data):
     spans, index, rules = graph
     rows = {"min_size": len(index), "max_size": len(index)}

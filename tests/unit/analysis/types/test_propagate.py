@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gdbext.abi import I386, X86_64, Abi
+from gdbext.analysis.types import propagate
 from gdbext.debuginfo import TypedPlace
 from gdbext.layout.types import Code, Field, Type
 from tests.unit.analysis.types.world import DATA, HEAP, World
@@ -66,6 +69,46 @@ def test_a_long_list_is_followed_to_its_end_in_few_rounds():
     world.variable(pointer(world, item), world.words(at))
     found = world.found()
     assert [found.name(row) for row in range(1500)] == ["struct item"] * 1500
+
+
+def linked(count, seed):
+    """Lists and rings of nodes of all sizes, some with text where a pointer should be; where they begin."""
+    world, draw = World(), Random(seed)
+    (item,) = known(world, item=("struct item *next", "struct item *other", "u64 key"))
+    nodes = [world.block(bytes(24) + bytes(draw.choice((0, 0, 16, 24, 48)))) for _ in range(count)]
+    for at, node in enumerate(nodes):
+        after = nodes[at + 1 : at + 2] or [draw.choice((0, nodes[0], nodes[at // 2]))]
+        other = draw.choice((0, 0, draw.choice(nodes), 0x4141414141414141 if at % 40 == 39 else 0))
+        world.write(node, world.words(after[0], other, 5))
+        if draw.random() < 0.1:
+            world.write(node + 24, world.words(draw.choice(nodes)) if draw.random() < 0.5 else b"")
+    for node in (nodes[0], nodes[count // 3]):
+        world.variable(pointer(world, item), world.words(node))
+    return world
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lists_at_once_are_what_they_are_node_by_node(seed, monkeypatch):
+    answers = []
+    for long in (1, 4, 10**9):
+        monkeypatch.setattr(propagate, "_LONG_CHAIN", long)
+        answers.append(linked(120, seed).answers())
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_nodes_with_room_for_more_take_few_rounds(monkeypatch):
+    rounds = []
+    visit = propagate.Propagation._visit
+    monkeypatch.setattr(propagate.Propagation, "_visit", lambda *given: rounds.append(1) or visit(*given))
+    world = World()
+    (item,) = known(world, item=("struct item *next", "u64 key"))
+    at = 0
+    for number in range(1000):
+        at = world.block(world.words(at, 1) + bytes(8 * (number % 5)))
+    world.variable(pointer(world, item), world.words(at))
+    found = world.found()
+    assert {found.name(row) for row in range(1000)} == {"struct item"}
+    assert len(rounds) < 60
 
 
 @pytest.mark.parametrize("asked", [True, False])
