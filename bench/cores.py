@@ -47,6 +47,11 @@ def graph(folder: Path, blocks: int) -> tuple[Path, Path]:
     return dumped(folder, HERE / "graph.c", [], [str(blocks)])
 
 
+def chained(folder: Path, nodes: int) -> tuple[Path, Path]:
+    """A hash table of so many nodes with a payload each, one in ten in one chain, and other blocks."""
+    return dumped(folder, HERE / "chained.c", [], [str(nodes)])
+
+
 def arenas(folder: Path, threads: int) -> tuple[Path, Path]:
     """A glibc heap with an arena for each of many threads."""
     arguments = ["--threads", str(threads), "--truth", str(folder / "truth.json"), "--abort"]
