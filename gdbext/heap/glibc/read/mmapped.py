@@ -15,19 +15,21 @@ from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gdbext.heap.glibc.find.location import Location
 from gdbext.heap.glibc.read.segments import Interval
 from gdbext.heap.glibc.sizes import FLAG_BITS, IS_MMAPPED, Sizes
 from gdbext.heap.model import U64
 from gdbext.memory import knows_written
-from gdbext.memory.bulk import for_each_written_page
+from gdbext.memory.bulk import for_each_written_view
 from gdbext.report import Problem
 from gdbext.target import Target
 from gdbext.wording import size_text
 
 HUGE_PAGES = 1  # MMAP_HP
 
+_PAGES_AT_ONCE = 1 << 14
 _MOST_UNKNOWN = 1 << 28  # bytes that are searched of a process whose debugger does not say what it ever touched
 
 
@@ -77,10 +79,9 @@ def find_mmapped(
     """
     blocks, total = _expected(target, location)
     intervals, left = _affordable(target, list(_unclaimed(target, claimed)))
-    found = [_find_chunks(target, sizes, *interval) for interval in intervals]
     old, new = (
-        Mmapped(tuple(chunk for both in found for chunk in both[at]), blocks, total, trailer=trailer)
-        for at, trailer in enumerate((0, sizes.header))
+        Mmapped(tuple(chunks), blocks, total, trailer=trailer)
+        for trailer, chunks in _find_chunks(target, sizes, intervals).items()
     )
     census = new if new.bytes > old.bytes else old
     problems = [*_check_census(census)]
@@ -153,19 +154,65 @@ def _unclaimed(target: Target, claimed: Sequence[Interval]) -> Iterator[Interval
             yield at, region.end
 
 
-def _find_chunks(target: Target, sizes: Sizes, low: int, high: int) -> List[List[MmappedChunk]]:
-    """Return the chunks in an interval, by both layouts: those that reach to their mapping's end, and the others."""
-    page = target.abi.page_size
-    low, high = low + -low % page, high - high % page
-    trailers = (0, sizes.header)
-    found: List[Dict[int, Tuple[int, MmappedChunk]]] = [{} for _ in trailers]
-    for pages, words in for_each_written_page(target.memory, target.abi, low, high) if low < high else ():
-        for user in _user_offsets(sizes, page):
-            for known, trailer in zip(found, trailers):
-                for one in _headers(words, pages, sizes, page, (low, high), (user, trailer)):
+def _find_chunks(target: Target, sizes: Sizes, intervals: Sequence[Interval]) -> Dict[int, Iterator[MmappedChunk]]:
+    """Return the chunks by both layouts: those that reach to their mapping's end, and those with a trailer."""
+    users = list(_user_offsets(sizes, target.abi.page_size))
+    found: Dict[int, Dict[int, Tuple[int, MmappedChunk]]] = {0: {}, sizes.header: {}}
+    for pages in _for_each_pages(target, sizes, intervals, users):
+        for number, user in enumerate(users):
+            for trailer, known in found.items():
+                for one in _headers(pages, number, sizes, target.abi.page_size, (user, trailer)):
                     if user >= known.get(one.start, (0,))[0]:
                         known[one.start] = user, one
-    return [list(_disjoint([known[start][1] for start in sorted(known)])) for known in found]
+    return {trailer: _disjoint([known[start][1] for start in sorted(known)]) for trailer, known in found.items()}
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Pages of many intervals.
+
+    :param address: of each.
+    :param low: where its interval begins; ``high``, where it ends.
+    :param leads: a row for each page: the prev_size of a header for each place where user memory may begin.
+    :param heads: the size fields behind them.
+    """
+
+    address: U64
+    low: U64
+    high: U64
+    leads: U64
+    heads: U64
+
+
+def _for_each_pages(
+    target: Target, sizes: Sizes, intervals: Sequence[Interval], users: Sequence[int]
+) -> Iterator[_Pages]:
+    """Iterate over all that may have been written, many pages together: there may be an interval for each chunk."""
+    abi, page = target.abi, target.abi.page_size
+    lead = np.array([(user - sizes.header) // sizes.word for user in users])
+    columns = np.concatenate((lead, lead + 1))
+    parts: List[Tuple[int, Interval, "npt.NDArray[np.generic]"]] = []
+    count = 0
+    for start, end in intervals:
+        low, high = start + -start % page, end - end % page
+        for place, data in for_each_written_view(target.memory, low, high, page) if low < high else ():
+            words = np.frombuffer(data, abi.word_dtype).reshape(-1, page // abi.pointer_size)
+            parts.append((place, (low, high), words[:, columns]))
+            count += len(words)
+            if count >= _PAGES_AT_ONCE:
+                yield _joined(parts, page, len(users))
+                parts, count = [], 0
+    if parts:
+        yield _joined(parts, page, len(users))
+
+
+def _joined(parts: Sequence[Tuple[int, Interval, "npt.NDArray[np.generic]"]], page: int, users: int) -> _Pages:
+    counts = np.array([len(words) for _, _, words in parts])
+    first = np.repeat(np.array([place for place, _, _ in parts], np.uint64), counts)
+    steps = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+    low, high = (np.repeat(np.array([bounds[at] for _, bounds, _ in parts], np.uint64), counts) for at in (0, 1))
+    words = np.concatenate([words for _, _, words in parts]).astype(np.uint64, copy=False)
+    return _Pages(first + steps.astype(np.uint64) * np.uint64(page), low, high, words[:, :users], words[:, users:])
 
 
 def _disjoint(chunks: Sequence[MmappedChunk]) -> Iterator[MmappedChunk]:
@@ -192,24 +239,22 @@ def _user_offsets(sizes: Sizes, page: int) -> Iterator[int]:
 
 
 def _headers(
-    words: U64, pages: U64, sizes: Sizes, page: int, bounds: Tuple[int, int], place: Tuple[int, int]
+    pages: _Pages, number: int, sizes: Sizes, page: int, place: Tuple[int, int]
 ) -> Iterator[MmappedChunk]:
     """Iterate over the mmapped chunks whose user memory begins at one offset of a page.
 
-    :param words: of pages, a row each.
-    :param pages: their addresses.
-    :param bounds: of all memory that chunks may lie in here.
+    :param number: of that offset among all.
+    :param page: bytes.
     :param place: that offset, and the bytes between a chunk and its mapping's end.
     """
-    (low, high), (user, trailer) = bounds, place
-    at = (user - sizes.header) // sizes.word
-    lead, heads = words[:, at] & ~np.uint64(HUGE_PAGES), words[:, at + 1]
-    chunk = pages + np.uint64(user - sizes.header)
+    user, trailer = place
+    lead, heads = pages.leads[:, number] & ~np.uint64(HUGE_PAGES), pages.heads[:, number]
+    chunk = pages.address + np.uint64(user - sizes.header)
     size = (heads & ~np.uint64(FLAG_BITS)) + np.uint64(trailer)
     whole_pages = (lead + np.uint64(sizes.header)) % np.uint64(page) == 0
     sound = whole_pages if user == page else lead == user - sizes.header
     sound &= ((heads & np.uint64(FLAG_BITS)) == IS_MMAPPED) & (size > trailer)
-    sound &= (lead <= chunk - np.uint64(low)) & (size <= np.uint64(high) - chunk)
+    sound &= (lead <= chunk - pages.low) & (size <= pages.high - chunk)
     sound &= (lead + size) % np.uint64(page) == 0
     for row in np.flatnonzero(sound).tolist():
         header = int(chunk[row])
