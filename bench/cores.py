@@ -52,6 +52,11 @@ def chained(folder: Path, nodes: int) -> tuple[Path, Path]:
     return dumped(folder, HERE / "chained.c", [], [str(nodes)])
 
 
+def mappings(folder: Path, blocks: int) -> tuple[Path, Path]:
+    """Blocks with a mapping of their own, and as many mappings without access."""
+    return dumped(folder, HERE / "mappings.c", [], [str(blocks)])
+
+
 def arenas(folder: Path, threads: int) -> tuple[Path, Path]:
     """A glibc heap with an arena for each of many threads."""
     arguments = ["--threads", str(threads), "--truth", str(folder / "truth.json"), "--abort"]

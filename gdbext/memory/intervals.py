@@ -193,8 +193,8 @@ def subtract(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:
 
 def clip(coverage: Coverage, start: int, end: int) -> Intervals:
     """Return the parts of sorted intervals that lie in one more."""
-    first = int(np.searchsorted(coverage.ends, np.uint64(start), side="right"))
-    behind = int(np.searchsorted(coverage.starts, np.uint64(end), side="left"))
+    first = int(coverage.ends.searchsorted(np.uint64(start), side="right"))
+    behind = int(coverage.starts.searchsorted(np.uint64(end), side="left"))
     starts, ends = coverage.starts[first:behind].copy(), coverage.ends[first:behind].copy()
     if len(starts):
         starts[0], ends[-1] = max(int(starts[0]), start), min(int(ends[-1]), end)
