@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from typing import Iterator, Sequence
@@ -96,11 +95,6 @@ def _ask(command: str) -> str:
 
 def _fetch(path: str) -> str:
     """Return a file of the remote machine, or "" when it cannot be had."""
-    handle, copy = tempfile.mkstemp(prefix="gdbext-")
-    os.close(handle)
-    try:
-        _ask(f"remote get {path} {copy}")
-        with open(copy, encoding="utf-8", errors="surrogateescape") as stream:
-            return stream.read()
-    finally:
-        os.unlink(copy)
+    with tempfile.TemporaryFile("r+", encoding="utf-8", errors="surrogateescape") as copy:  # nothing of it can be left
+        _ask(f"remote get {path} /proc/self/fd/{copy.fileno()}")
+        return copy.read()
