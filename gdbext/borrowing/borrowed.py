@@ -32,6 +32,7 @@ from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
+from gdbext.starting.parent import DEATH_SIGNAL
 from gdbext.starting.process import is_stopped, wake
 from gdbext.target import Target
 from gdbext.tracing.tracer import find_process
@@ -39,6 +40,8 @@ from gdbext.tracing.tracer import find_process
 PATIENCE = 120.0  # seconds for one call: reading the symbols of a large program takes most
 _GRACE = 5.0  # seconds in which gdb lets go of its target and ends
 _PAUSE = 0.1
+# Before it reads symbols, which takes a while. Not between fork and exec: we may have other threads.
+_ENDING_WITH_US = ("-iex", f"python __import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {signal.SIGKILL:d})")
 _SERVING = "__import__('gdbext.bridge.serving').bridge.serving.serve"
 
 Opened = Tuple[Target, DebugInfo, Callable[[], None]]
@@ -246,8 +249,9 @@ class _Link:
     def _start(self, err: IO[str]) -> bool:
         """Start gdb; return whether that was possible."""
         try:
+            program, *arguments = self._job.arguments(f"{_SERVING}({self._theirs.fileno()})")
             self._process = subprocess.Popen(
-                self._job.arguments(f"{_SERVING}({self._theirs.fileno()})"),
+                [program, *_ENDING_WITH_US, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=err,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import signal
 import socket
@@ -20,11 +19,11 @@ from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo, Symbols
 from gdbext.errors import DebuggerError, GdbextError, StoppedError
 from gdbext.layout.types import Type
 from gdbext.starting import dependencies
+from gdbext.starting.parent import end_with_parent
 
 # What the answers of these are stays here.
 _PARTS = ("debug", "symbols", "types", "names", "stacks", "clues", "places", "find_variables")
 _AT_ONCE = 16  # of an iteration
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 class Host:
@@ -43,9 +42,7 @@ class Host:
             gdb.execute(f"set gx {name} {value}", to_string=True)
         dependencies.load(*dependencies.NEEDED)
         if pid is not None:
-            _end_with_parent(0)  # in the midst of attaching a process would stay stopped
             Hold(pid).attach()
-            _end_with_parent(signal.SIGKILL)
         from gdbext.bridge.stops.session import current
         from gdbext.memory.fake import FakeMemory
 
@@ -69,19 +66,11 @@ def serve(descriptor: int) -> None:
 
     :param descriptor: of this end.
     """
-    _end_with_parent(signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)  # a closed wire ends gdb too, but only where it waits for that
     with socket.socket(fileno=descriptor) as end, language.like_c(), suppress(BrokenPipeError, _Closed):
         server = _Server(end)
         while server.answer_one():
             pass
-
-
-def _end_with_parent(number: int) -> None:
-    """Have the kernel send a signal to gdb, 0 for none, when the thread that has started it ends.
-
-    A closed wire ends gdb too, but only where it waits for that.
-    """
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number)
 
 
 class _Closed(BaseException):

@@ -169,6 +169,20 @@ def test_nothing_is_left_when_we_are_killed(held):
     held.wait_for_ticks()
 
 
+def test_a_gdb_that_reads_symbols_ends_with_us(staged, tmp_path):
+    program = tmp_path / "gdb"
+    program.write_text(f"#!/bin/sh\nexec '{gdb_program()}' \"$@\" -iex 'shell touch {tmp_path}/begun; sleep 60'\n")
+    program.chmod(0o755)
+    opening = "import gdbext, sys; gdbext.open_core(sys.argv[1], debugger=sys.argv[2])"
+    line = [sys.executable, "-c", opening, str(staged("leaks").core), str(program)]
+    process = subprocess.Popen(line, cwd=CHECKOUT, preexec_fn=die_with_parent)
+    wait_until((tmp_path / "begun").exists, "gdb is busy")
+    (gdb,) = children(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not Path(f"/proc/{gdb}").exists(), "gdb ends", 10)
+
+
 def test_a_gdb_that_dies_is_one_error(staged):
     with opened(lambda: gdbext.open_core(staged("leaks").core, debugger="gdb")) as (session, gdb):
         assert session.heaps()

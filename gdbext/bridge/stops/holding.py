@@ -12,6 +12,8 @@ from typing import Iterable, Optional
 
 import gdb
 
+from gdbext.starting.parent import outliving_parent
+
 _WORKING = ("analysis", "bridge", "heap", "layout", "memory", "render", "structures")  # packages
 _MAPPED = re.compile(r"^\S+ r-xp \S+ \S+ \S+ +(/.*)$", re.MULTILINE)
 
@@ -37,7 +39,8 @@ class Hold:
         _import_all()
         loaded = _load_symbols(_mapped_files(self.pid))
         self._since = time.monotonic()
-        gdb.execute(f"attach {self.pid}", to_string=True)
+        with outliving_parent():  # a gdb that ends in the midst of it leaves the process stopped
+            gdb.execute(f"attach {self.pid}", to_string=True)
         gdb.execute(f"remove-inferiors {loaded}", to_string=True)
 
     def let_go(self) -> Optional[float]:
