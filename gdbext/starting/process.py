@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Sequence
+from typing import Mapping, Optional, Sequence
 
 from gdbext.errors import NoTargetError
 
@@ -41,6 +41,24 @@ def _list_threads(pid: int) -> Sequence[str]:
 
 def _has_ended(folder: str) -> bool:
     return _read_stat(folder)[:1] in ([], [b"Z"], [b"X"])
+
+
+def find_tracer(pid: int) -> Optional[str]:
+    """Return who traces a process, "process 7 (gdb)", or None when nobody does."""
+    tracer = _read_status(pid).get("TracerPid", "0")
+    if tracer == "0":
+        return None
+    status = _read_status(int(tracer))
+    return f"process {status.get('Tgid', tracer)} ({status.get('Name', '?')})"
+
+
+def _read_status(pid: int) -> Mapping[str, str]:
+    """Return the lines of ``status`` by name; none when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
 
 
 def wake(pid: int) -> None:

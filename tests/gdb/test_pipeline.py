@@ -153,9 +153,12 @@ def test_a_process_that_has_a_debugger(folder):
     )
     try:
         assert any(line == "held\n" for line in holder.stdout)
-        document = answer("rss", "--pid", process.pid, status=2)
+        refused = program("rss", "--pid", process.pid, "--json")
+        document = json.loads(refused.stdout)
         assert document["error"]["kind"] == "no-permission"
-        assert document["data"] is None
+        assert document["data"] is None and refused.returncode == 2
+        said = f"gdbext: rss: process {process.pid} is traced already, by process {holder.pid} (gdb); "
+        assert refused.stderr == f"{said}a process has one debugger at a time\n"
     finally:
         os.killpg(holder.pid, 9)
         process.kill()

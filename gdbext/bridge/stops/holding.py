@@ -12,6 +12,7 @@ from typing import Iterable, Optional
 
 import gdb
 
+from gdbext.errors import DebuggerError
 from gdbext.starting.parent import outliving_parent
 
 _WORKING = ("analysis", "bridge", "heap", "layout", "memory", "render", "structures")  # packages
@@ -32,7 +33,8 @@ class Hold:
     def attach(self) -> None:
         """Stop the process.
 
-        :raises gdb.error: when gdb may not.
+        :raises DebuggerError: when another debugger has it.
+        :raises gdb.error: when gdb may not for another reason.
         """
         if self.pid is None:
             return
@@ -40,7 +42,7 @@ class Hold:
         loaded = _load_symbols(_mapped_files(self.pid))
         self._since = time.monotonic()
         with outliving_parent():  # a gdb that ends in the midst of it leaves the process stopped
-            gdb.execute(f"attach {self.pid}", to_string=True)
+            _attach(self.pid)
         gdb.execute(f"remove-inferiors {loaded}", to_string=True)
 
     def let_go(self) -> Optional[float]:
@@ -50,6 +52,20 @@ class Hold:
             self._seconds = time.monotonic() - self._since
         self._since = None
         return self._seconds
+
+
+def _attach(pid: int) -> None:
+    try:
+        gdb.execute(f"attach {pid}", to_string=True)
+    except gdb.error:
+        from gdbext.starting.failures import NoPermissionError
+        from gdbext.starting.process import find_tracer
+
+        if (tracer := find_tracer(pid)) is None:
+            raise
+        error = DebuggerError(f"process {pid} is traced already, by {tracer}", "a process has one debugger at a time")
+        error.kind = NoPermissionError.kind
+        raise error from None
 
 
 def _import_all() -> None:
