@@ -18,6 +18,7 @@ from gdbext.analysis.tables.counts import walk_structure
 from gdbext.analysis.tables.search import Looked
 from gdbext.debuginfo import Stacks
 from gdbext.errors import UsageError
+from gdbext.files import replacing
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
 from gdbext.structures.locks.model import Census
@@ -75,19 +76,21 @@ def _draw(path: str, lines: Iterable[str]) -> None:
     if program is None:
         hint = "install graphviz, or name a file that ends in .dot for the graph as text"
         raise UsageError(f"cannot draw {path}: there is no program dot here", hint)
-    command = [program, "-Tsvg", "-o", os.path.expanduser(path)]
     try:
-        made = subprocess.run(command, input="".join(lines), capture_output=True, text=True, timeout=_DRAWING)
+        made = subprocess.run(
+            [program, "-Tsvg"], input="".join(lines), capture_output=True, encoding="utf-8", timeout=_DRAWING
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"cannot draw {path}: {error}", "name a file that ends in .dot") from None
     if made.returncode:
         reason = (made.stderr.strip().splitlines() or [f"dot ended with {made.returncode}"])[-1]
         raise UsageError(f"cannot draw {path}: {reason}", "name a file that ends in .dot")
+    _write(path, [made.stdout])
 
 
 def _write(path: str, pieces: Iterable[str]) -> None:
     try:
-        with open(os.path.expanduser(path), "w", encoding="utf-8") as stream:
-            stream.writelines(pieces)
+        with replacing(os.path.expanduser(path)) as stream:
+            stream.writelines(map(str.encode, pieces))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None

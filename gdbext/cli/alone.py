@@ -15,7 +15,7 @@ from gdbext.bridge.stops.progress import TerminalProgress
 from gdbext.errors import GdbextError, NoHeapError, NoTargetError, StoppedError
 from gdbext.grammar.arguments import Arguments
 from gdbext.grammar.catalogue import SETTINGS, default_settings, find_command
-from gdbext.grammar.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.grammar.exchange import Question, answer_path, open_answer, read_question, write_trailer
 from gdbext.progress import checked
 from gdbext.render import printing
 from gdbext.report import Report, rendered
@@ -35,14 +35,14 @@ def answer(package: str, folder: str, core: str) -> None:
     """
     _mount.mount(package)
     dependencies.locate(package)
-    question, path, report = read_question(folder), answer_path(folder), None
+    question, report = read_question(folder), None
     session = _open(core, question)
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
+    with open_answer(folder) as stream:
         report, fault = _attempt(session, question, stream)
     if fault is not None:
-        with open(path, "w", encoding="utf-8") as stream:
+        with open_answer(folder) as stream:
             stream.write(printing.error_text(question, session.known_target, fault))
-    write_trailer(folder, printing.make_trailer(report, fault, os.path.getsize(path)))
+    write_trailer(folder, printing.make_trailer(report, fault, os.path.getsize(answer_path(folder))))
 
 
 def _open(core: str, question: Question) -> Session:

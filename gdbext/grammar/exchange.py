@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence, TextIO
+
+from gdbext.files import private
 
 SCHEMA_VERSION = 2
 
@@ -73,6 +75,11 @@ def answer_path(folder: str) -> str:
     return os.path.join(folder, _ANSWER)
 
 
+def open_answer(folder: str) -> TextIO:
+    """Open the answer's file to write it from its beginning."""
+    return open(answer_path(folder), "w", encoding="utf-8", errors="backslashreplace", opener=private)
+
+
 def write_question(folder: str, question: Question) -> None:
     """Write the question."""
     _write(os.path.join(folder, _QUESTION), asdict(question))
@@ -109,5 +116,5 @@ def find_trailer(folder: str) -> Optional[Trailer]:
 
 
 def _write(path: str, value: Mapping[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8", opener=private) as file:
         json.dump(value, file)

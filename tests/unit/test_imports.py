@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # What each layer may import, besides itself. The leaves may be used by everybody.
-LEAVES = {"gdbext", "abi", "columns", "errors", "report", "progress", "wording", "version", "grammar"}
+LEAVES = {"gdbext", "abi", "columns", "errors", "files", "report", "progress", "wording", "version", "grammar"}
 MEMORY = LEAVES | {"memory"}
 LAYOUT = MEMORY | {"layout"}
 DEBUGINFO = LAYOUT | {"process", "debuginfo"}
@@ -29,7 +29,8 @@ ALLOWED = {
     "report": {"columns"},
     "progress": set(),
     "wording": set(),
-    "grammar": {"errors"},
+    "files": set(),
+    "grammar": {"errors", "files"},
     "memory": LEAVES,
     "kernels": LEAVES | {"memory"},
     "layout": MEMORY,

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, TextIO, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import gdb
 
@@ -19,6 +19,7 @@ from gdbext.bridge.commands.charset import writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
 from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError
+from gdbext.files import replacing
 from gdbext.grammar.arguments import Arguments, find_json, nearest, parse
 from gdbext.progress import checked, limit_threads
 from gdbext.starting import dependencies
@@ -213,15 +214,10 @@ def _write_json(path: Optional[str], pieces: Iterable[str]) -> None:
         _write(pieces)
         return
     try:
-        with open(os.path.expanduser(path), "w", encoding="utf-8") as stream:
-            _copy(pieces, stream)
+        with replacing(os.path.expanduser(path)) as stream:
+            stream.writelines(map(str.encode, pieces))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
-
-
-def _copy(pieces: Iterable[str], stream: TextIO) -> None:
-    for piece in pieces:
-        stream.write(piece)
 
 
 def _explain(error: BaseException, context: Context) -> GdbextError:

@@ -19,10 +19,11 @@ from gdbext.bridge.stops.holding import Hold
 from gdbext.errors import GdbextError, UsageError
 from gdbext.grammar import catalogue
 from gdbext.grammar.arguments import Arguments
-from gdbext.grammar.exchange import Question, answer_path, read_question, write_trailer
+from gdbext.grammar.exchange import Question, answer_path, open_answer, read_question, write_trailer
 from gdbext.render import printing
 from gdbext.report import Report, Rows, rendered, rows_of
 from gdbext.starting import dependencies
+from gdbext.starting.parent import end_with_parent
 
 KEPT = 10_000  # rows of each table
 
@@ -42,14 +43,14 @@ _LATE = (
 
 def answer(folder: str) -> None:
     """Answer the question of a folder. The trailer comes last, so that it ends nothing that is cut short."""
-    path = answer_path(folder)
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
+    end_with_parent(signal.SIGKILL)  # where a script that wraps gdb is between the program and us
+    with open_answer(folder) as stream:
         shell = _Shell(read_question(folder), stream)
         fault = shell.run()
     if fault is not None:
-        with open(path, "w", encoding="utf-8") as stream:
+        with open_answer(folder) as stream:
             stream.write(printing.error_text(shell.question, shell.context.known_target, fault))
-    write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(path)))
+    write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(answer_path(folder))))
 
 
 class _Shell:

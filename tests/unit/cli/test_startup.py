@@ -15,7 +15,7 @@ from .test_corefile import BASE, OWN
 
 ROOT = Path(__file__).resolve().parents[3]
 FOR_HELP = {
-    "gdbext", "gdbext.grammar.arguments", "gdbext.grammar.catalogue", "gdbext.cli", "gdbext.cli.help",
+    "gdbext", "gdbext.grammar.arguments", "gdbext.grammar.catalogue", "gdbext.cli", "gdbext.cli.help", "gdbext.files",
     "gdbext.cli.options", "gdbext.cli.output", "gdbext.cli.program", "gdbext.errors", "gdbext.grammar",
     "gdbext.grammar.exchange", "gdbext.columns", "gdbext.report", "gdbext.starting", "gdbext.starting.failures",
     "gdbext.grammar.usage", "gdbext.version",

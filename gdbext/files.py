@@ -1,0 +1,108 @@
+"""Files that we make: of our own, which nobody else may read, and the user's, which are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, Iterator
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file of our own; an ``opener`` of ``open``. Its mode is 0600, whatever the umask."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """Write the user's file; when that fails, there is what was there before.
+
+    :raises OSError: it cannot be written.
+    """
+    new = Replacement(path)
+    try:
+        yield new.stream
+        new.commit()
+    finally:
+        new.discard()
+
+
+class Replacement:
+    """A new file under another name beside the one that it replaces.
+
+    What cannot be replaced without a change of what it is (a device, a pipe, a link, a file of somebody else) is
+    written in place.
+
+    :param path: of the user's file, with the mode that it has, or that the umask gives to a new one.
+    :ivar stream: to write to.
+    :raises OSError: it cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._part = path
+        if not _can_be_replaced(path):
+            self.stream: BinaryIO = open(path, "wb")  # noqa: SIM115  closed by its owner
+            return
+        self._part = os.path.join(os.path.dirname(path), f".gdbext-{os.urandom(6).hex()}.part")
+        self.stream = open(self._part, "xb")  # noqa: SIM115
+        with suppress(FileNotFoundError):
+            os.fchmod(self.stream.fileno(), stat.S_IMODE(os.stat(path).st_mode))
+
+    def commit(self) -> None:
+        """Have it take its place.
+
+        :raises OSError: it could not be written to its end.
+        """
+        self.stream.close()
+        if self._part != self._path:
+            os.replace(self._part, self._path)
+
+    def discard(self) -> None:
+        """Remove it, unless it has taken its place."""
+        with suppress(OSError):  # what could not be written
+            self.stream.close()
+        if self._part != self._path:
+            with suppress(FileNotFoundError):
+                os.unlink(self._part)
+
+
+class Addition(Replacement):
+    """What is added to the end of a user's file, which is as it was before until :meth:`commit`.
+
+    :raises OSError: it cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.stream = open(path, "ab")  # noqa: SIM115  closed by its owner
+        facts = os.fstat(self.stream.fileno())
+        self._size = facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+    def commit(self) -> None:
+        """Have it stay.
+
+        :raises OSError: it could not be written to its end.
+        """
+        self.stream.close()
+        self._size = None
+
+    def discard(self) -> None:
+        """Take it away again, unless it stays."""
+        with suppress(OSError):  # what could not be written
+            self.stream.close()
+        if self._size is not None:
+            os.truncate(self._path, self._size)
+
+
+def _can_be_replaced(path: str) -> bool:
+    folder = os.path.dirname(path) or "."
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 and facts.st_uid == os.geteuid()
+    return plain and os.access(folder, os.W_OK)
