@@ -1,7 +1,12 @@
 """``python3 -m gdbext.cli`` is the ``gdbext`` program."""
 
+import signal
 import sys
 
-from gdbext.cli.program import main
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of what is imported
+
+from gdbext.cli.program import main  # noqa: E402
 
 sys.exit(main())

@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Callable, Iterator, Optional, Sequence
+from typing import Any, BinaryIO, Callable, Iterator, Optional, Sequence
 
+from gdbext.cli.children import end_group, started
+from gdbext.files import private
 from gdbext.grammar.exchange import answer_path
 from gdbext.starting.failures import GdbFailedError
 from gdbext.starting.gdbjob import LOADER, GdbJob, diagnostics, guarded_environment
@@ -51,10 +53,12 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     :param deadline: in seconds of ``time.monotonic``, or None.
     :raises GdbFailedError: when there is no such program.
     """
-    with open(os.path.join(folder, "stdout"), "wb") as out, open(os.path.join(folder, "stderr"), "wb") as err:
-        with _terminal() as terminal:
-            process = _start(command_line(job, folder), out, err, terminal)
+    with ExitStack() as stack:
+        paths = (os.path.join(folder, name) for name in ("stdout", "stderr"))
+        out, err = (stack.enter_context(open(path, "wb", opener=private)) for path in paths)
+        process = stack.enter_context(_started(job, folder, out, err))
         stopped = _wait(process, deadline, lambda: os.path.exists(answer_path(folder)))
+    process.wait()
     with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="replace") as file:
         return GdbOutcome(process.returncode, diagnostics(file), stopped)
 
@@ -66,22 +70,19 @@ def command_line(job: GdbJob, folder: str) -> Sequence[str]:
     return job.arguments(f"{_ANSWERING}.answer({folder!r})")
 
 
-def _start(
-    line: Sequence[str], out: BinaryIO, err: BinaryIO, terminal: Sequence[int]
-) -> "subprocess.Popen[bytes]":
-    try:
-        return subprocess.Popen(
-            line,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=guarded_environment(os.environ, terminal),
-            pass_fds=terminal,
-            start_new_session=True,
-        )
-    except OSError as error:
-        hint = "install gdb, or name one with --gdb"
-        raise GdbFailedError(f"cannot run {line[0]}: {error.strerror}", hint) from None
+@contextmanager
+def _started(job: GdbJob, folder: str, out: BinaryIO, err: BinaryIO) -> "Iterator[subprocess.Popen[bytes]]":
+    line = command_line(job, folder)
+    with ExitStack() as stack:
+        terminal = stack.enter_context(_terminal())
+        how: dict[str, Any] = {"env": guarded_environment(os.environ, terminal), "pass_fds": terminal}
+        how.update(stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+        try:
+            process = stack.enter_context(started(line, end_group, **how))
+        except OSError as error:
+            hint = "install gdb, or name one with --gdb"
+            raise GdbFailedError(f"cannot run {line[0]}: {error.strerror}", hint) from None
+        yield process
 
 
 @contextmanager
@@ -101,7 +102,7 @@ def _terminal() -> Iterator[tuple[int, ...]]:
 def _wait(
     process: "subprocess.Popen[bytes]", deadline: Optional[float], has_begun: Callable[[], bool]
 ) -> Optional[str]:
-    """Wait for gdb's end; at the deadline or on Ctrl-C ask it to stop, then end it with its group.
+    """Wait for gdb's end; at the deadline or on Ctrl-C ask it to stop.
 
     One that has not come to the command has no partial answer, and an interrupt would only break its start.
     """
@@ -112,18 +113,8 @@ def _wait(
         stopped = "timeout"
     except KeyboardInterrupt:
         stopped = "interrupted"
-    finally:
-        _end(process, stopped is not None and has_begun())
+    if stopped is not None and has_begun():
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):  # of a user who has waited enough
+            process.wait(_GRACE)
     return stopped
-
-
-def _end(process: "subprocess.Popen[bytes]", ask: bool) -> None:
-    try:
-        if ask:
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-                process.wait(_GRACE)
-    finally:
-        with suppress(ProcessLookupError, PermissionError):  # all of it has ended
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
+from gdbext.cli.children import await_end, started
 from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
+from gdbext.cli.workfolder import work_folder
 from gdbext.errors import UsageError
 from gdbext.starting.failures import GdbFailedError
 from gdbext.starting.gdbjob import with_packages
@@ -23,7 +25,7 @@ def open_target(options: Options) -> int:
     :raises GdbextError: when it cannot be opened, or there is no gdb.
     """
     options = _with_target(options)
-    with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
+    with work_folder() as folder:
         job = make_job(options, folder, None)
         line, environment = job.interactive_arguments(options.pid), with_packages(os.environ)
         if job.core == unpacked_path(folder):
@@ -53,13 +55,29 @@ def _become(line: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _wait_for(line: Sequence[str], environment: Mapping[str, str]) -> int:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for gdb
     try:
-        return subprocess.call(line, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, before))
+        with started(line, _end, signal.SIGTERM, env=environment) as gdb, _keys_ignored():
+            return gdb.wait()
     except OSError as error:
         raise _not_run(line[0], error) from None
+
+
+@contextmanager
+def _keys_ignored() -> Iterator[None]:
+    """Have what a terminal sends be gdb's alone."""
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGINT, signal.SIGQUIT)]
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _end(gdb: "subprocess.Popen[bytes]") -> None:
+    """Have gdb let go of whatever it has attached to, and end."""
+    gdb.terminate()
+    gdb.send_signal(signal.SIGCONT)
+    await_end(gdb)
 
 
 def _not_run(program: str, error: OSError) -> GdbFailedError:

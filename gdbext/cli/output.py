@@ -6,10 +6,15 @@ import json
 import os
 import shutil
 import sys
-from typing import IO, Any
+from contextlib import contextmanager
+from functools import partial
+from operator import methodcaller
+from typing import IO, Any, Iterator
 
+from gdbext.cli.ending import owned, without_sigpipe
 from gdbext.cli.options import Options
 from gdbext.errors import GdbextError, UsageError
+from gdbext.files import Addition, Replacement
 from gdbext.report import Status
 from gdbext.version import __version__
 
@@ -23,7 +28,7 @@ class Output:
     """
 
     def __init__(self, options: Options) -> None:
-        self.writing = False  # whether what stands there is of an answer
+        self.writing = False  # whether what stands on standard output is of an answer
         self._path = options.json
         self._several = len(options.cores) > 1
         self._begun = False
@@ -51,7 +56,7 @@ class Output:
 
         :raises UsageError: when the file of ``--json=FILE`` cannot be written.
         """
-        self.writing = True
+        self.writing = not self._path
         with open(path, "rb") as file:
             if not self._path:
                 sys.stdout.flush()
@@ -59,7 +64,7 @@ class Output:
                 sys.stdout.flush()
                 return
             try:
-                with open(self._path, self._mode()) as out:
+                with self._opened(self._path) as out:
                     self._copy(file, out)
             except OSError as error:
                 raise UsageError(f"cannot write {self._path}: {error.strerror}") from None
@@ -78,21 +83,25 @@ class Output:
             sys.stdout.flush()
             return
         try:
-            with open(self._path, self._mode()) as file:
-                file.write(text.encode())
+            with self._opened(self._path) as out:
+                out.write(text.encode())
         except OSError as error:
             tell(f"gdbext: cannot write {self._path}: {error.strerror}")
 
-    def _mode(self) -> Any:
-        mode = "ab" if self._begun else "wb"
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[IO[bytes]]:
+        """Open the file of ``--json=FILE``, which then has an answer more, or is what it was before."""
+        with owned(partial(Addition if self._begun else Replacement, path), methodcaller("discard")) as new:
+            yield new.stream
+            new.commit()
         self._begun = self._several
-        return mode
 
 
 def tell(line: str) -> None:
     """Say something to the user, beside the answer, which counts where standard error takes nothing."""
     try:
-        print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
+        with without_sigpipe():
+            print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 

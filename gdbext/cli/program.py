@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 import traceback
-from typing import Any, Optional, Sequence
+from typing import Optional, Sequence
 
+from gdbext.cli import ending
 from gdbext.cli.help import help_text
 from gdbext.cli.options import Options, outline, parse
 from gdbext.cli.output import Output, tell
@@ -25,23 +25,27 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     :return: the exit status.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    signal.signal(signal.SIGTERM, _stop)
     if sys.stdout is None or sys.stderr is None:  # closed: whatever is opened next would take its number
         return int(Status.FAILED)
+    ending.heed()
+    status = _attempt(words)
+    ending.finish(status == Status.FAILED)
+    return status
+
+
+def _attempt(words: Sequence[str]) -> int:
     try:
-        return _run(words)
+        with ending.interruptible():
+            return _run(words)
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # then whoever read our output has enough of it
-            tell(f"gdbext: {error}")
+        tell(f"gdbext: {error}")
         # Keep Python from writing the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:  # where nothing more could be said
+        pass
     except Exception:  # noqa: BLE001  Python's own exit status for it is that of findings
         traceback.print_exc()
     return int(Status.FAILED)
-
-
-def _stop(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _run(words: Sequence[str]) -> int:

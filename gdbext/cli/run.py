@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, Mapping, Optional
 
-from gdbext.cli import answer
+from gdbext.cli import answer, ending
 from gdbext.cli.gdbrun import GdbOutcome, run_gdb
 from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output, tell
+from gdbext.cli.workfolder import is_full, work_folder
 from gdbext.errors import GdbextError, UsageError
 from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
@@ -23,6 +24,7 @@ from gdbext.starting.gdbjob import GdbJob
 from gdbext.starting.process import is_stopped, wake
 
 _INTERVAL = 1.0  # seconds between two samples
+_ROOM = "TMPDIR names the place for it"
 _WIDTH = 100  # of lines where there is no terminal
 
 # Statuses from the one that beats all others, for several cores.
@@ -49,15 +51,15 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
     """Answer for one target; return the exit status, and whether the user has stopped it."""
     run: Optional[_Run] = None
     try:
-        with tempfile.TemporaryDirectory(prefix="gdbext-") as folder:
+        with work_folder() as folder:
             run = _Run(options, folder, output)
             return run.run(), run.interrupted
     except GdbextError as error:
         return output.fail(options, error), run is not None and run.interrupted
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or output.writing:
+        if output.writing:
             raise
-        full = GdbFailedError(f"no room to work in: {error}", "TMPDIR names the place for it")
+        full = GdbFailedError(f"no room to work in: {error}", _ROOM)
         return output.fail(options, full), False
     except KeyboardInterrupt:
         if output.writing:
@@ -95,6 +97,8 @@ class _Run:
             os.mkdir(folder)
             outcome, trailer = self._ask(replace(job, alone=False), folder, json)
         self.interrupted = outcome.stopped == "interrupted"
+        if trailer is None and is_full(self.folder):  # gdb could not even say so
+            raise GdbFailedError(f"no room to work in: {os.path.dirname(self.folder)} is full", _ROOM)
         for line in outcome.diagnostics:
             tell(line.replace(unpacked_path(self.folder), str(self.options.core)))  # as the user has named it
         if trailer is None:
@@ -127,18 +131,15 @@ class _Run:
             color=_wants_color(options.color),
         )
         write_question(folder, question)
-        ran = question.pid is not None and not is_stopped(question.pid)
-        try:
+        with ending.owned(lambda: _find_stoppable(question.pid), partial(_wake, folder)):
             return run_gdb(job, folder, self.deadline), find_trailer(folder)
-        finally:
-            if question.pid is not None and ran and find_trailer(folder) is None:
-                wake(question.pid)
 
     def _check_output(self) -> None:
         # Found out now and not after an hour of gdb.
         if self.options.json:
-            folder = os.path.dirname(os.path.abspath(self.options.json))
-            if os.path.isdir(self.options.json) or not os.access(folder, os.W_OK):
+            file = os.path.abspath(self.options.json)
+            written = file if os.path.exists(file) else os.path.dirname(file)
+            if os.path.isdir(file) or not os.access(written, os.W_OK):
                 raise UsageError(f"cannot write {self.options.json}", "name another file")
 
     def _sample_before(self, job: GdbJob) -> None:
@@ -157,6 +158,16 @@ class _Run:
                 raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
             self.earlier = answer_path(folder)
             time.sleep(interval)
+
+
+def _find_stoppable(pid: Optional[int]) -> Optional[int]:
+    """Return a process that runs, None where there is none or it is stopped already."""
+    return None if pid is None or is_stopped(pid) else pid
+
+
+def _wake(folder: str, pid: Optional[int]) -> None:
+    if pid is not None and find_trailer(folder) is None:
+        wake(pid)
 
 
 def _is_for_gdb(trailer: Optional[Trailer]) -> bool:

@@ -6,6 +6,7 @@ so that the unpacked core takes no more disk than its contents.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
 import os
@@ -16,12 +17,15 @@ import zlib
 from contextlib import contextmanager
 from typing import IO, Iterator, NamedTuple, Optional, cast
 
+from gdbext.cli.children import await_end, started
 from gdbext.errors import BadCoreError
+from gdbext.files import private
 from gdbext.starting.corefile import open_binary
 from gdbext.starting.failures import GdbFailedError, TimeOutError
 
 _STEP = 1 << 20
 _HOLE = 4096
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ZEROS = bytes(_HOLE)
 
 
@@ -60,15 +64,22 @@ def unpack(path: str, packing: Packing, target: str, deadline: Optional[float]) 
     :raises TimeOutError: at the deadline.
     """
     try:
-        with _opened(path, packing) as source, open(target, "wb") as out:
+        with _opened(path, packing) as source, open(target, "wb", opener=private) as out:
             _copy_sparse(source, out, deadline)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise BadCoreError(f"{path} cannot be unpacked: {error}", "was it copied whole?") from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise GdbFailedError(f"cannot unpack {path}: {reason}", "TMPDIR names the place for it") from None
+        raise _not_unpacked(path, os.path.dirname(os.path.dirname(target)), error) from None
     facts = os.stat(path)
     os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def _not_unpacked(path: str, place: str, error: OSError) -> GdbFailedError:
+    reason = error.strerror or str(error)
+    if error.errno not in _FULL:
+        return GdbFailedError(f"cannot unpack {path}: {reason}")
+    hint = "TMPDIR=FOLDER names a folder with room for the unpacked core"
+    return GdbFailedError(f"cannot unpack {path} in {place}: {reason}", hint)
 
 
 @contextmanager
@@ -90,9 +101,8 @@ def _run_unpacker(path: str, packing: Packing, name: str) -> Iterator[IO[bytes]]
             f"{path} is packed with {packing.name}, and there is no program {name}",
             f"install {name}, or unpack the core first",
         )
-    with open(path, "rb") as source, subprocess.Popen(
-        [program, "-dc"], stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as child:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with open(path, "rb") as source, started([program, "-dc"], _kill, stdin=source, **pipes) as child, child:
         assert child.stdout and child.stderr
         try:
             yield child.stdout
@@ -102,6 +112,11 @@ def _run_unpacker(path: str, packing: Packing, name: str) -> Iterator[IO[bytes]]
                 raise BadCoreError(f"{path} cannot be unpacked: {reason}", "was it copied whole?")
         finally:
             child.kill()
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    child.kill()
+    await_end(child)
 
 
 def _copy_sparse(source: IO[bytes], out: IO[bytes], deadline: Optional[float]) -> None:

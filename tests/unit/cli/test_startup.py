@@ -15,13 +15,16 @@ from .test_corefile import BASE, OWN
 
 ROOT = Path(__file__).resolve().parents[3]
 FOR_HELP = {
-    "gdbext", "gdbext.grammar.arguments", "gdbext.grammar.catalogue", "gdbext.cli", "gdbext.cli.help", "gdbext.files",
+    "gdbext", "gdbext.grammar.arguments", "gdbext.grammar.catalogue", "gdbext.cli", "gdbext.cli.ending",
+    "gdbext.cli.help", "gdbext.files",
     "gdbext.cli.options", "gdbext.cli.output", "gdbext.cli.program", "gdbext.errors", "gdbext.grammar",
     "gdbext.grammar.exchange", "gdbext.columns", "gdbext.report", "gdbext.starting", "gdbext.starting.failures",
     "gdbext.grammar.usage", "gdbext.version",
 }  # fmt: skip
 FOR_GDB = FOR_HELP | {
-    "gdbext.abi", "gdbext.cli.answer", "gdbext.cli.gdbrun", "gdbext.cli.job", "gdbext.cli.run", "gdbext.cli.unpack",
+    "gdbext.abi", "gdbext.cli.answer", "gdbext.cli.children", "gdbext.cli.workfolder",
+    "gdbext.starting.parent",
+    "gdbext.cli.gdbrun", "gdbext.cli.job", "gdbext.cli.run", "gdbext.cli.unpack",
     "gdbext.memory", "gdbext.memory.elf", "gdbext.memory.elf.corefacts", "gdbext.memory.corefile",
     "gdbext.memory.elf.corenotes",
     "gdbext.memory.elf.elffile", "gdbext.memory.pieces", "gdbext.starting.corefile", "gdbext.starting.executable",

@@ -1,0 +1,125 @@
+"""How the program ends by a signal: nothing of it is left, and whoever waits for it learns of the signal.
+
+What must not outlast the program is noted together with what undoes it, while signals are blocked, so that none comes
+between. The first SIGINT or SIGTERM raises KeyboardInterrupt while an answer is made, so that what there is of it is
+given. Whatever comes else is undone from within the handler: no code that runs then has to bear it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
+
+_T = TypeVar("_T")
+
+SIGNALS = tuple(
+    getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TERM", "XCPU")
+)
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _State:
+    def __init__(self) -> None:
+        self.undoing: List[Callable[[], object]] = []
+        self.before: Dict[int, Any] = {}
+        self.answering = False  # whether an interrupt may be raised
+        self.interrupt: Optional[int] = None
+
+
+_state = _State()
+
+
+def heed() -> None:
+    """Heed signals from now on, those excepted that whoever started us has had ignored, as nohup does."""
+    global _state
+    _state = _State()
+    for number in SIGNALS:
+        handler = signal.getsignal(number)
+        if handler != signal.SIG_IGN or number == signal.SIGPIPE:  # that one Python itself ignores
+            _state.before[number] = handler
+            signal.signal(number, _handle)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Have the first interrupt be a KeyboardInterrupt."""
+    _state.answering = True
+    try:
+        yield
+    finally:
+        _state.answering = False
+
+
+def finish(failed: bool) -> None:
+    """Undo what is left, heed signals no longer, and end by the interrupt that came, if any.
+
+    :param failed: whether there was no answer; one that is given in part is an answer.
+    """
+    with _blocked():
+        _undo_all()
+        for number, handler in _state.before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+    if failed and _state.interrupt is not None:
+        _end_by(_state.interrupt)
+
+
+@contextmanager
+def owned(make: Callable[[], _T], undo: Callable[[_T], object]) -> Iterator[_T]:
+    """Have something until the end of the block, or of the program.
+
+    :param undo: may be called from within a handler of signals.
+    """
+    with _blocked():
+        one = make()
+        undoing = partial(undo, one)
+        _state.undoing.append(undoing)
+    try:
+        yield one
+    finally:
+        with _blocked():
+            if undoing in _state.undoing:
+                _state.undoing.remove(undoing)
+                undoing()
+
+
+@contextmanager
+def without_sigpipe() -> Iterator[None]:
+    """Have no reader be missed: what is written then is an OSError alone."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _handle(number: int, frame: Any) -> None:
+    if number in _INTERRUPTS and _state.answering and _state.interrupt is None:
+        _state.interrupt = number
+        raise KeyboardInterrupt
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    _undo_all()
+    _end_by(number)
+
+
+def _undo_all() -> None:
+    while _state.undoing:
+        with suppress(OSError):  # the rest is undone all the same
+            _state.undoing.pop()()
+
+
+def _end_by(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)

@@ -1,0 +1,218 @@
+"""The program is ended by a signal at any moment: nothing of it is left, and whoever waits for it learns of that."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from gdbext.cli import ending
+from gdbext.cli.workfolder import work_folder
+from tests.support.rest import wait_until
+
+from .test_program import ROOT, program, state_of
+
+assert program  # a fixture
+
+OUTLIVING = """
+import os, subprocess, sys, time
+sys.path.insert(0, sys.argv[1])
+from gdbext.starting import parent
+begun, ended = sys.argv[2:]
+if not os.fork():
+    parent.end_with_parent(9)
+    with parent.outliving_parent():
+        open(begun, "w").close()
+        while os.getppid() == int(os.environ["PARENT"]):
+            time.sleep(0.01)
+        open(ended, "w").close()
+    time.sleep(60)
+time.sleep(60)
+"""
+
+
+def gone(pid):
+    return state_of(pid) == "Z"
+
+
+@pytest.mark.parametrize("name", ["HUP", "QUIT", "USR1", "PIPE"])
+def test_gdb_and_its_children_end_with_us(program, name):
+    number = getattr(signal, f"SIG{name}")
+    child = program.folder / "child"
+    process = program.start("triage", "--core", program.core, sleep=60, child=str(child), stubborn=True)
+    wait_until(lambda: list(program.temporary.rglob("answer")), "gdb works on the question")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (-number, "") and "Traceback" not in err
+    assert not list(program.temporary.iterdir())
+    wait_until(lambda: gone(child.read_text()), "the child ends", 10)
+
+
+def test_a_signal_that_is_ignored_stays_so(program):
+    ignoring = program.folder / "nohup"
+    ignoring.write_text(f"#!/bin/sh\nkill -HUP $PPID\nexec '{program.gdb}' \"$@\"\n")
+    ignoring.chmod(0o755)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert program.run("triage", "--core", program.core, "--gdb", ignoring, gdb=False)[:2] == (0, "text\n")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
+def unpacking(program, monkeypatch):
+    """A program that unpacks a core for ever, and the process that does."""
+    noted = program.folder / "unpacker"
+    (program.folder / "zstd").write_text(f"#!/bin/sh\necho $$ > {noted}\nprintf core\nexec sleep 60\n")
+    (program.folder / "zstd").chmod(0o755)
+    (program.folder / "core.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(50))
+    monkeypatch.setenv("PATH", f"{program.folder}:{os.environ['PATH']}")
+    process = program.start("triage", program.folder / "core.zst")
+    wait_until(lambda: noted.exists() and noted.read_text(), "it is unpacked")
+    wait_until(lambda: list(program.temporary.rglob("core")), "it is written")
+    return process, noted.read_text().strip()
+
+
+def test_a_core_that_is_half_unpacked(program, unpacking):
+    process, unpacker = unpacking
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=30) == ("", "") and process.returncode == -signal.SIGHUP
+    assert not list(program.temporary.iterdir())
+    wait_until(lambda: gone(unpacker), "the unpacker ends", 10)
+
+
+def test_what_a_killed_run_has_left_is_removed_by_the_next(program, unpacking):
+    process, unpacker = unpacking
+    process.kill()
+    process.communicate(timeout=30)
+    wait_until(lambda: gone(unpacker), "the unpacker ends", 10)
+    assert list(program.temporary.rglob("core"))
+    assert program.run("triage", "--core", program.core)[0] == 0  # which checks that nothing is left
+
+
+@pytest.fixture
+def alone(program, monkeypatch):
+    """A program that waits for the Python by itself, which reads a pipe in place of a file, and that Python."""
+    shapes = program.folder / ".config" / "gdbext" / "shapes"
+    shapes.mkdir(parents=True)
+    os.mkfifo(shapes / "x.toml")
+    monkeypatch.setenv("HOME", str(program.folder))
+    process = program.start("shapes", "list")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_until(lambda: list(program.temporary.rglob("answer")), "Python answers")
+    return process, children.read_text().split()[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_the_python_by_itself_ends_with_us(program, alone, number):
+    process, answering = alone
+    process.send_signal(number)
+    assert process.communicate(timeout=30) == ("", "") and process.returncode == -number
+    wait_until(lambda: gone(answering), "it ends", 10)
+    assert len(list(program.temporary.iterdir())) == (number == signal.SIGKILL)
+
+
+def test_two_at_once_leave_each_other_alone(program):
+    end = {"status": 3, "complete": False, "findings": False, "error": None}
+    first = program.start("triage", program.core, sleep=60, on_interrupt=["partial\n", end])
+    wait_until(lambda: list(program.temporary.rglob("answer")), "the first works")
+    (folder,) = program.temporary.iterdir()
+    second = program.start("triage", program.core)
+    assert second.communicate(timeout=60)[0] == "text\n"
+    assert list(program.temporary.iterdir()) == [folder]
+    first.send_signal(signal.SIGTERM)
+    assert first.communicate(timeout=60)[0] == "partial\n" and not list(program.temporary.iterdir())
+    assert first.returncode == 3  # an answer in part has a status of its own
+
+
+def test_folders_that_are_not_ours_to_remove(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def make(name, lock="lock", mode=0o700, under=tmp_path):
+        (under / name).mkdir()
+        if lock:
+            (under / name / lock).touch()
+        (under / name).chmod(mode)
+        return under / name
+
+    away = make("away")
+    left = make("gdbext-_abcd012")
+    kept = [make("gdbext-unlocked", None), make("gdbext-of-others"), make("gdbext-locking_", "lock.part")]
+    kept += [make("gdbext-shared__", mode=0o755), make("gdbext-abcdefg"), away]
+    (tmp_path / "gdbext-linked__").symlink_to(away)
+    (make("gdbext-linklock", None) / "lock").symlink_to(away / "lock")
+    if os.geteuid() == 0:
+        kept.append(make("gdbext-foreign_"))
+        os.chown(kept[-1], 65534, 65534)
+    with open(make("gdbext-locked__") / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with work_folder() as ours:
+            assert os.path.isdir(ours)
+        assert (tmp_path / "gdbext-locked__").exists()
+    assert not left.exists() and not os.path.exists(ours)
+    assert all(one.exists() for one in [*kept, tmp_path / "gdbext-linked__", tmp_path / "gdbext-linklock"])
+    assert (away / "lock").exists()
+
+
+def test_a_folder_is_there_while_its_owner_makes_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with work_folder() as first, work_folder():
+        assert os.path.isdir(first)
+
+
+def test_what_must_not_end_in_the_midst_ends_afterwards(tmp_path):
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    code = f"import os; os.environ['PARENT'] = str(os.getpid())\n{OUTLIVING}"
+    process = subprocess.Popen([sys.executable, "-c", code, str(ROOT), str(begun), str(ended)])
+    wait_until(begun.exists, "the child is in the midst of it")
+    (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait()
+    wait_until(ended.exists, "it comes to the end of it", 10)
+    wait_until(lambda: gone(child), "it ends", 10)
+
+
+def test_a_signal_between_making_and_noting_waits(monkeypatch):
+    undone, ends = [], []
+    monkeypatch.setattr(ending, "_end_by", ends.append)
+    handlers = {number: signal.getsignal(number) for number in ending.SIGNALS}
+    ending.heed()
+    try:
+        with ending.owned(lambda: os.kill(os.getpid(), signal.SIGUSR1) or "made", undone.append):
+            pass
+    finally:
+        ending.finish(True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending.SIGNALS)
+    assert (undone, ends) == (["made"], [signal.SIGUSR1])
+    assert {number: signal.getsignal(number) for number in ending.SIGNALS} == handlers
+
+
+def test_an_answer_that_stands_in_a_file_stays_there(program):
+    process = program.start(program.core, program.core, "--json=out", sleep=0.5)
+    out = program.folder / "out"
+    wait_until(out.exists, "the first is answered")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGHUP
+    assert [json.loads(line)["status"] for line in out.read_text().splitlines()] == [0]
+    assert {one.name for one in program.folder.iterdir() if "part" in one.name} == set()
+
+
+def test_a_gdb_for_a_person_ends_with_us(program):
+    noted = program.folder / "gdb"
+    program.gdb.write_text(f"#!/bin/sh\necho $$ > {noted}\nexec sleep 60\n")
+    (program.folder / "core.gz").write_bytes(gzip.compress(program.core.read_bytes()))
+    process = program.start("open", program.folder / "core.gz")
+    wait_until(lambda: noted.exists() and noted.read_text(), "gdb runs")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGHUP and not list(program.temporary.iterdir())
+    wait_until(lambda: gone(noted.read_text().strip()), "gdb ends", 10)
