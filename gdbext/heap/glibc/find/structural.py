@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Iterable, Iterator, Optional, Sequence
+from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -150,7 +150,16 @@ def _arenas_in(
             best = best_fit(probe, bins, known) if tried <= _HIT_LIMIT else None
             if best is not None:
                 found[best.address] = best
-    return list(found.values()), max(tried - _HIT_LIMIT, 0)
+    return _without_overlaps(found), max(tried - _HIT_LIMIT, 0)
+
+
+def _without_overlaps(found: Mapping[int, Candidate]) -> list[Candidate]:
+    """Return the arenas but for those that overlap a better one: bins counted from another than the first."""
+    kept: set[int] = set()
+    for one in sorted(found.values(), key=lambda each: each.rank, reverse=True):
+        if all(abs(one.address - address) >= found[address].layout.size for address in kept):
+            kept.add(one.address)
+    return [one for address, one in found.items() if address in kept]
 
 
 def _bin_arrays(probe: Probe, region: Region) -> Iterator[int]:

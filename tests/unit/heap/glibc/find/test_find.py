@@ -13,6 +13,8 @@ from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.debuginfo import DebugStruct, NoDebugInfo, Symbol
 from gdbext.heap.glibc.find import structural
 from gdbext.heap.glibc.find.globals import find_arenas
+from gdbext.heap.glibc.find.invariants import Probe
+from gdbext.heap.glibc.find.structural import ThreadArenas, fit_arena
 from gdbext.layout import StructLayout
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
@@ -137,6 +139,23 @@ def test_fragmented_heap_with_most_bins_in_use():
     builder.main.chunk(0x70, "unsorted")
     builder.main.chunk(0x20)
     assert find(builder.target()).main_arena == builder.main.address
+
+
+def test_an_arena_is_not_taken_for_one_that_begins_some_bins_earlier():
+    # Bins 110, 112 and 113 in use: 109 looks like the last one, and low addresses in 112 and 113 like system_mem.
+    builder = HeapBuilder(release="2.31")
+    segment = builder.main.segments[0]
+    segment.start, segment.first, segment.cursor = 0x4400000, 0x4400000, 0x4400000
+    for _ in range(3):
+        builder.add_arena()  # reservations, as large as such a system_mem
+    for size in (0x2600, 0x2A00, 0x3000):
+        builder.main.chunk(size, "bin")
+        builder.main.chunk(0x40)
+    target = builder.target()
+    shifted = fit_arena(Probe(target), builder.main.address - 18 * 16, ThreadArenas(Probe(target), []))
+    assert shifted is not None and shifted.check.system_mem > 0x4400000
+    location = find(target)
+    assert location.main_arena == builder.main.address and not location.problems
 
 
 def test_heap_memory_that_is_absent_does_not_hide_the_arena():
