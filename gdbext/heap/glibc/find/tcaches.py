@@ -41,11 +41,18 @@ class Found:
 
     :param full: those with entries, all of which hold up.
     :param empty: those whose every list is empty: any zeroed block of that size looks the same.
+    :param odd: those with entries, all but one list in order: one was damaged, or its thread was in between.
     """
 
     layout: TcacheLayout
     full: frozenset[int] = frozenset()
     empty: frozenset[int] = frozenset()
+    odd: frozenset[int] = frozenset()
+
+    @property
+    def all(self) -> frozenset[int]:
+        """Whatever a thread may point to."""
+        return self.full | self.empty | self.odd
 
 
 @dataclass
@@ -109,13 +116,14 @@ def _find_of_layout(
         search.problems.append(Problem("tcache", None, message))
     full: set[int] = set()
     empty: set[int] = set()
+    odd: set[int] = set()
     for start in range(0, min(len(users), _EXAMINED_LIMIT), _PIECE):
-        for address, entries in _consistent(search, layout, users[start : start + _PIECE]):
-            if not any(entries):
+        for address, entries, wrong in _consistent(search, layout, users[start : start + _PIECE]):
+            if any(entries) and _heads_fit(search, entries):
+                (odd if wrong else full).add(address)
+            elif not wrong and not any(entries):
                 empty.add(address)
-            elif _heads_fit(search, entries):
-                full.add(address)
-    return Found(layout, frozenset(full), frozenset(empty))
+    return Found(layout, frozenset(full), frozenset(empty), frozenset(odd))
 
 
 def _users_of_sizes(
@@ -132,17 +140,18 @@ def _users_of_sizes(
 
 def _consistent(
     search: _Search, layout: TcacheLayout, users: U64
-) -> Iterator[tuple[int, list[int]]]:
-    """Iterate over the structures whose counts and heads agree, with their heads."""
+) -> Iterator[tuple[int, list[int], int]]:
+    """Iterate over the structures whose counts and heads agree, with these heads, and how many do not: at most one."""
     rows, known = _read_rows(search, layout, users)
     if not len(rows):
         return
     used, entries = _counts_and_heads(search, layout, rows)
     limit = search.slots if search.slots is not None else (1 << 8 * layout.struct.member("counts").size) - 1
     agree = ((used > 0) == (entries != 0)) & (used >= 0) & (used <= limit)
-    aligned = entries % np.uint64(search.location.alignment) == 0
-    for at in np.flatnonzero((agree & aligned).all(axis=1)).tolist():
-        yield known[at], entries[at].tolist()
+    agree &= entries % np.uint64(search.location.alignment) == 0
+    wrong = (~agree).sum(axis=1)
+    for at in np.flatnonzero(wrong <= 1).tolist():
+        yield known[at], np.where(agree[at], entries[at], np.uint64(0)).tolist(), int(wrong[at])
 
 
 def _read_rows(
@@ -207,11 +216,12 @@ class _Variables:
 def _tcache_variables(search: _Search, found: Sequence[Found]) -> _Variables:
     full = frozenset().union(*(each.full for each in found))
     empty = frozenset().union(*(each.empty for each in found))
+    odd = frozenset().union(*(each.odd for each in found))
     named = _by_symbol(search, "tcache")
     # A debugger with the wrong libthread_db reads beside the variable.
-    if named and (not full or (full | empty) & set(named.values())):
+    if named and (not full or (full | empty | odd) & set(named.values())):
         return _Variables(named, "TLS symbol")
-    for candidates in (full, empty):
+    for candidates in (full, empty | odd):
         values = _by_vote(search, candidates)
         if values:
             return _Variables(values)
@@ -262,7 +272,7 @@ def _choose_layout(found: Sequence[Found], variables: _Variables) -> Optional[Fo
     pointed = frozenset(variables.values.values())
 
     def votes(each: Found) -> tuple[int, int]:
-        return len(pointed & (each.full | each.empty)), len(each.full)
+        return len(pointed & each.all), len(each.full)
 
     best = max(found, key=votes, default=None)
     if best is None or (not any(votes(best)) and variables.how != "TLS symbol"):
@@ -274,7 +284,7 @@ def _owned(search: _Search, found: Found, variables: _Variables) -> Iterator[Tca
     """Iterate over the caches that threads point to; a pointer to something else is a problem."""
     for number, value in sorted(variables.values.items()):
         thread = search.probe.target.find_thread(number)
-        if value in found.full or value in found.empty:
+        if value in found.all:
             yield Tcache(value, found.layout, thread, variables.how)
         elif not _is_inactive(search, value):
             if _could_be(search, found.layout, value):

@@ -174,6 +174,16 @@ def test_damaged_cache_is_still_its_threads(damage):
     assert by_thread(caches) == builder.truth()["tcaches"] and not problems
 
 
+@pytest.mark.parametrize("offset, value, size", [(0, 0, 2), (0, 0xFFFF, 2), (128, 0, 8), (128, 0x4141414141414141, 8)])
+def test_the_only_cache_there_is_with_one_of_its_lists_damaged(offset, value, size):
+    builder = laid_out(threads=1)
+    builder.threads = builder.threads[:1]
+    image = builder.build()
+    image.poke(builder.truth()["tcaches"][1] + offset, value, size)
+    caches, problems = Walked(image).caches()
+    assert by_thread(caches) == builder.truth()["tcaches"] and not problems
+
+
 def test_only_empty_caches():
     builder = HeapBuilder()
     for number in range(3):
