@@ -38,6 +38,9 @@ RELEASES = {
 }
 LIBC = "/lib/libc.so.6"
 PAGE = 4096
+KEYLESS = ("2.23", "2.26", "2.27")  # and up to 2.31 the key of a cached chunk is the cache's address
+POINTER_KEYS = ("2.28-rhel8", "2.31")
+TCACHE_KEY_AT = 0x3018  # of a random key in libc's data
 # Distances of the TLS variables from the thread pointer, as in a small dynamic program.
 TCACHE_AT, ARENA_AT = 0x48, 0x38
 
@@ -187,6 +190,15 @@ class HeapBuilder:
         self.mmapped.append((address, size))
         return address
 
+    @property
+    def random_key(self) -> int:
+        """``tcache_key`` of 2.34 and later."""
+        return 0xC3A5_9D17_5EB2_46F9 & self.abi.word_mask
+
+    def key_of(self, thread: ThreadHeap) -> int:
+        """Return the key of what a thread has cached."""
+        return thread.tcache if self.release in POINTER_KEYS else self.random_key
+
     def _heap_address(self) -> int:
         self._next_heap += self.heap_max
         return self._next_heap
@@ -293,6 +305,8 @@ class _Writer:
         self.image.map(self.builder.libc, PAGE, LIBC, "r-x")
         self.image.map(self.builder.data, 0x2000, LIBC)
         self.image.map(self.builder.data + 0x2000, 0x2000)
+        if self.builder.release not in KEYLESS + POINTER_KEYS:
+            self.image.poke(self.builder.data + TCACHE_KEY_AT, self.builder.random_key)
         for arena in self.builder.arenas:
             self._arena(arena)
         self._ring()
@@ -342,12 +356,13 @@ class _Writer:
     def _chunks(self, arena: Arena, segment: Segment) -> None:
         word, mark, previous_free = self.sizes.word, 0 if arena.main else 4, 0
         for chunk in segment.chunks:
-            self._head(chunk.address, chunk.size | mark, previous_free)
-            previous_free = chunk.size if chunk.state in ("bin", "unsorted") else 0
+            free = chunk.state in ("bin", "unsorted")
+            self._head(chunk.address, chunk.size | (0 if free else mark), previous_free)
+            previous_free = chunk.size if free else 0
         if segment is arena.segments[-1]:
             self._head(segment.cursor, segment.end - segment.cursor, previous_free)
             return
-        self._head(segment.cursor, segment.rest | mark, previous_free)
+        self._head(segment.cursor, segment.rest, previous_free)
         segment.chunks.append(Chunk(segment.cursor, segment.rest, "unsorted", arena))
         fence = segment.cursor + segment.rest
         self._head(fence, self.sizes.header, segment.rest)
@@ -444,6 +459,8 @@ class _Writer:
             self.image.poke(thread.tcache + entries.offset + index * entries.size, head)
             for node, after in zip(nodes, nodes[1:] + [0]):
                 self._link(node, after)
+                if self.builder.release not in KEYLESS:
+                    self.image.poke(node + self.sizes.word, self.builder.key_of(thread))
 
     def _par(self) -> None:
         builder, layout = self.builder, self.builder.malloc_par

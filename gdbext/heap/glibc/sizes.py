@@ -62,10 +62,19 @@ class Sizes:
         """Whether a chunk may begin at ``chunk``."""
         return (chunk + self.header) % self.alignment == 0
 
+    @property
+    def least_large(self) -> int:
+        """``MIN_LARGE_SIZE``: the first size of the large bins."""
+        return (SMALL_BINS - self._small_bin_correction) * self.alignment
+
+    @property
+    def _small_bin_correction(self) -> int:
+        return int(self.alignment > self.header)
+
     def bin_index(self, size: int) -> int:
         """``bin_index``: 2 to 63 small, 64 to 126 large."""
-        correction = int(self.alignment > self.header)
-        if size < (SMALL_BINS - correction) * self.alignment:
+        correction = self._small_bin_correction
+        if size < self.least_large:
             return size // self.alignment + correction
         limit, base = ((48, 48) if self.word == 8 else (45, 49) if correction else (38, 56))
         if size >> 6 <= limit:

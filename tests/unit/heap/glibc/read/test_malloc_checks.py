@@ -4,63 +4,217 @@ from __future__ import annotations
 
 import pytest
 
-from gdbext.abi import X86_64
+from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.heap.glibc.heap import neutral
 from gdbext.heap.glibc.read.build import read_heap
 from gdbext.progress import SILENT
-from tests.support.ptmalloc import HeapBuilder
+from tests.support.ptmalloc import RELEASES, HeapBuilder
+
+BIG_ENDIAN = Abi(8, "big", "s390x")
+PAIRS = [(X86_64, release) for release in RELEASES] + [
+    (I386, "2.31"),
+    (I386, "2.43"),
+    (AARCH64, "2.36"),
+    (AARCH64, "2.44"),
+    (BIG_ENDIAN, "2.28-rhel8"),
+    (BIG_ENDIAN, "2.36"),
+]
+CACHING = [pair for pair in PAIRS if pair[1] != "2.23"]
+FAST = [pair for pair in PAIRS if pair[1] not in ("2.43", "2.44")]
 
 
-def laid_out(release):
-    builder = HeapBuilder(X86_64, release)
-    thread = builder.add_thread()
-    cached = [thread.cache(0x40) for _ in range(3)] if thread.cached else []
-    fast = [builder.main.chunk(0x50, "fastbin") for _ in range(3)] if release in ("2.31", "2.36") else []
-    freed = []
-    for state in ("unsorted", "unsorted", "bin", "bin"):
-        builder.main.chunk(0x60)
-        freed.append(builder.main.chunk(0x200, state))
-    builder.main.chunk(0x60)
-    return builder.build(), thread, cached, fast, freed
+def of(pairs):
+    return pytest.mark.parametrize("abi, release", pairs, ids=lambda value: getattr(value, "machine", value))
 
 
-def found(image):
-    return {one.kind for one in neutral(read_heap(image.target(), SILENT)).problems if one.corruption}
+class LaidOut:
+    """A heap with chunks on every kind of list; ``freed`` are two unsorted, two small and two large ones."""
+
+    def __init__(self, abi, release):
+        self.builder = HeapBuilder(abi, release)
+        self.word, self.sizes = self.builder.sizes.word, self.builder.sizes
+        self.thread = self.builder.add_thread()
+        self.size = self.sizes.minimum + 4 * self.sizes.alignment
+        caching, fast = self.thread.cached, "fastbinsY" in self.builder.malloc_state
+        self.cached = [self.thread.cache(self.size) for _ in range(3 if caching else 0)]
+        self.other = [self.thread.cache(self.size + self.sizes.alignment) for _ in range(2 if caching else 0)]
+        main, small, large = self.builder.main, 20 * self.sizes.alignment, self.sizes.least_large + 0x100
+        self.fast = [main.chunk(self.sizes.minimum, "fastbin") for _ in range(3 if fast else 0)]
+        self.freed = []
+        for state, size in (("unsorted", small), ("unsorted", large), ("bin", small), ("bin", large)):
+            for _ in range(2):
+                main.chunk(self.size)
+                self.freed.append((main.chunk(size, state), size))
+        main.chunk(self.size)
+        for size in (0x21000, 0x34000):
+            self.builder.add_mmapped(size)
+        self.image = self.builder.build()
+
+    def poke(self, chunk, word, value):
+        self.image.poke(chunk + self.word * word, value)
+
+    def lock(self):
+        self.image.poke(self.state("mutex"), 1, 4)
+
+    def state(self, member, at=0):
+        """Return the address of a member of the main arena."""
+        return self.builder.main.address + self.builder.malloc_state.offset(member) + at
+
+    def bin_head(self, size, end, unsorted=False):
+        index = 1 if unsorted else self.sizes.bin_index(size)
+        return self.state("bins", (2 * index - 2 + end) * self.word)
+
+    def problems(self):
+        return neutral(read_heap(self.image.target(), SILENT)).problems
+
+    def found(self):
+        return {one.kind for one in self.problems() if one.corruption}
 
 
-@pytest.mark.parametrize("release", ["2.31", "2.36", "2.42", "2.43"])
-def test_the_heap_before_the_damage_has_none(release):
-    assert found(laid_out(release)[0]) == set()
+@of(PAIRS)
+def test_the_heap_before_the_damage_has_none(abi, release):
+    assert not LaidOut(abi, release).problems()
 
 
-@pytest.mark.parametrize("which", [0, 2])
+# -- bins ----------------------------------------------------------------------------------------------
+
+BINNED = [(X86_64, "2.23"), (X86_64, "2.36"), (I386, "2.31"), (BIG_ENDIAN, "2.36"), (AARCH64, "2.44")]
+
+
+@of(BINNED)
+@pytest.mark.parametrize("which", range(0, 8, 2))
 @pytest.mark.parametrize(
-    "word, value, kind",
-    [(1, 0x13, "chunk-size"), (2, 0x1230, "bin-link"), (3, 0x1230, "bin-link"), (64, 0x1F0, "prev-size")],
+    "word, value, kind", [(1, 0x13, "chunk-size"), (2, 0x1230, "bin-link"), (3, 0x1230, "bin-link")]
 )
-def test_a_chunk_of_the_unsorted_or_a_small_bin(which, word, value, kind):
-    image, _, _, _, freed = laid_out("2.36")
-    image.poke(freed[which] + 8 * word, value)
-    assert kind in found(image)
+def test_a_chunk_of_a_bin(abi, release, which, word, value, kind):
+    heap = LaidOut(abi, release)
+    heap.poke(heap.freed[which][0], word, value)
+    assert kind in heap.found()
 
 
-@pytest.mark.parametrize("release", ["2.31", "2.36"])
-@pytest.mark.parametrize("word, value, kind", [(1, 0x71, "fastbin-size"), (2, 0x12348, "list-link")])
-def test_a_chunk_of_a_fastbin(release, word, value, kind):
-    image, _, _, fast, _ = laid_out(release)
-    image.poke(fast[1] + 8 * word, value)
-    assert kind in found(image)
+@of(BINNED)
+@pytest.mark.parametrize("which", range(0, 8, 2))
+def test_the_chunk_behind_a_chunk_of_a_bin(abi, release, which):
+    for word, change, kind in (
+        (0, lambda heap, size: size - heap.sizes.alignment, "prev-size"),
+        (1, lambda heap, size: heap.size | 1, "bin-in-use"),
+        (1, lambda heap, size: 3, "chunk-size"),
+    ):
+        heap = LaidOut(abi, release)
+        chunk, size = heap.freed[which]
+        heap.poke(chunk + size, word, change(heap, size))
+        assert kind in heap.found()
 
 
-@pytest.mark.parametrize("release", ["2.31", "2.36", "2.42"])
-@pytest.mark.parametrize("word, value, kind", [(1, 0x71, "tcache-size"), (2, 0x12348, "list-link")])
-def test_a_chunk_of_a_tcache(release, word, value, kind):
-    image, _, cached, _, _ = laid_out(release)
-    image.poke(cached[1] + 8 * word, value)
-    assert kind in found(image)
+@of(BINNED)
+@pytest.mark.parametrize("which", range(0, 8, 2))
+@pytest.mark.parametrize("end", [0, 1])
+def test_the_ends_of_a_bin(abi, release, which, end):
+    heap = LaidOut(abi, release)
+    chunk, size = heap.freed[which + 1 - end]
+    heap.image.poke(heap.bin_head(size, end, unsorted=which < 4), chunk)
+    assert "bin-link" in heap.found()
 
 
-def test_more_chunks_in_a_tcache_than_it_counts():
-    image, thread, _, _, _ = laid_out("2.36")
-    image.poke(thread.tcache + 2 * image.builder.sizes.tcache_index(0x40), 1, 2)
-    assert found(image) == {"tcache-count"}
+def old_heap(abi, release):
+    """Return a thread arena of two heaps, and where the fenceposts of its first are."""
+    builder = HeapBuilder(abi, release)
+    builder.add_thread()
+    arena = builder.add_thread(builder.add_arena()).arena
+    arena.chunk(builder.sizes.least_large)
+    arena.new_heap()
+    arena.chunk(builder.sizes.least_large)
+    image = builder.build()
+    return image, arena, arena.segments[0].end - 2 * builder.sizes.header
+
+
+@of(PAIRS)
+def test_the_fenceposts_of_an_old_heap(abi, release):
+    image, _, fence = old_heap(abi, release)
+    assert not neutral(read_heap(image.target(), SILENT)).problems
+    image.poke(fence + abi.pointer_size, 0x1230)
+    assert any(one.corruption for one in neutral(read_heap(image.target(), SILENT)).problems)
+
+
+@of(PAIRS)
+def test_the_heap_info_of_an_old_heap(abi, release):
+    image, arena, _ = old_heap(abi, release)
+    image.put(image.builder.heap_info, arena.segments[0].start, ar_ptr=image.builder.main.address)
+    assert "heap-info" in {one.kind for one in neutral(read_heap(image.target(), SILENT)).problems if one.corruption}
+
+
+@of(PAIRS)
+def test_system_mem_and_the_end_of_top(abi, release):
+    heap = LaidOut(abi, release)
+    heap.image.put(heap.builder.malloc_state, heap.builder.main.address, system_mem=0x1000)
+    assert [(one.kind, one.corruption) for one in heap.problems()] == [("system-mem", False)]
+
+
+# -- fastbins ------------------------------------------------------------------------------------------
+
+
+@of(FAST)
+def test_a_chunk_of_a_fastbin(abi, release):
+    for word, value, kind in ((1, 0x71, "fastbin-size"), (2, 0x12348, "list-link")):
+        heap = LaidOut(abi, release)
+        heap.poke(heap.fast[1], word, value)
+        assert kind in heap.found()
+
+
+@of(FAST)
+def test_a_chunk_twice_in_a_fastbin(abi, release):
+    heap = LaidOut(abi, release)
+    heap.image.poke(heap.fast[0] + 2 * heap.word, link(heap, heap.fast[0], heap.fast[2]))
+    assert "double-free" in heap.found()
+
+
+def link(heap, chunk, to):
+    """Return what a link from a chunk's user memory to ``to`` is."""
+    return (chunk + 2 * heap.word) >> 12 ^ to if heap.builder.safe_linking else to
+
+
+# -- thread caches -------------------------------------------------------------------------------------
+
+
+@of(CACHING)
+def test_a_chunk_of_a_tcache(abi, release):
+    for word, value, kind in ((1, 0x91, "tcache-size"), (2, 0x12344, "list-link")):
+        heap = LaidOut(abi, release)
+        heap.poke(heap.cached[1], word, value)
+        assert kind in heap.found()
+
+
+@of(CACHING)
+def test_a_chunk_twice_in_a_tcache(abi, release):
+    heap = LaidOut(abi, release)
+    last = heap.cached[0]
+    heap.poke(last, 2, link(heap, last, heap.cached[2] + 2 * heap.word))
+    assert "double-free" in heap.found()
+
+
+def recount(heap, count):
+    """Let the cache count another number of chunks in the class of three."""
+    cache = heap.builder.tcache
+    member = cache.struct.member("counts")
+    stored = heap.builder.tcache_count - count if cache.counts_down else count
+    place = heap.thread.tcache + member.offset + heap.sizes.tcache_index(heap.size) * member.size
+    heap.image.poke(place, stored, member.size)
+
+
+@of(CACHING)
+@pytest.mark.parametrize("count, damage", [(0, True), (1, True), (2, False), (3, None), (4, False), (6, True)])
+def test_the_count_of_a_tcache_and_its_list(abi, release, count, damage):
+    heap = LaidOut(abi, release)
+    recount(heap, count)
+    found = [(one.kind, one.corruption) for one in heap.problems()]
+    assert found == ([] if damage is None else [("tcache-count", damage)])
+
+
+@of(CACHING)
+@pytest.mark.parametrize("head", [0, 0x4141414141414141])
+def test_the_head_of_a_tcache_list(abi, release, head):
+    heap = LaidOut(abi, release)
+    member = heap.builder.tcache.struct.member("entries")
+    place = heap.thread.tcache + member.offset + heap.sizes.tcache_index(heap.size) * member.size
+    heap.image.poke(place, head & abi.word_mask)
+    assert heap.found() == {"list-link" if head else "tcache-count"}
