@@ -14,6 +14,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.glibc.find.globals import find_arenas
 from gdbext.heap.glibc.find.location import Tcache, with_tcaches
 from gdbext.heap.glibc.find.tcaches import find_safe_linking, find_tcaches, find_thread_arenas
+from gdbext.heap.glibc.read.binmap import with_binmap
 from gdbext.heap.glibc.read.chunks import Chunks, GrowingChunks
 from gdbext.heap.glibc.read.convert import blocks_of
 from gdbext.heap.glibc.read.coverage import Coverage
@@ -189,7 +190,8 @@ class _Builder:
             self.progress.at("free lists", view.head.index, len(self.heap.arenas))
             try:
                 memory = self._memory_of(view)
-                view.lists = with_nextsize(read_bins(self.location, view.head, memory), memory, view.head.in_flux)
+                lists = with_nextsize(read_bins(self.location, view.head, memory), memory, view.head.in_flux)
+                view.lists = with_binmap(lists, self.location, view.head, self.target.reader)
             except FaultError as fault:
                 view.listed = False
                 self._note_lists(view, fault)

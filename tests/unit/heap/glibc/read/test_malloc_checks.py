@@ -116,6 +116,38 @@ def test_the_ends_of_a_bin(abi, release, which, end):
     assert "bin-link" in heap.found()
 
 
+@of(PAIRS)
+@pytest.mark.parametrize("which", [4, 6])
+def test_a_bin_whose_bit_is_not_set(abi, release, which):
+    heap = LaidOut(abi, release)
+    index = heap.sizes.bin_index(heap.freed[which][1])
+    place = heap.state("binmap", index // 32 * 4)
+    held = int.from_bytes(heap.image.memory().read(place, 4), abi.byteorder)
+    assert held >> index % 32 & 1
+    heap.image.poke(place, held ^ 1 << index % 32, 4)
+    (problem,) = heap.problems()
+    assert (problem.kind, problem.address, problem.corruption) == ("bin-map", place, True)
+    kind = "small" if which == 4 else "large"
+    assert problem.message.startswith(f"{kind} bin {index}: its bit in binmap is 0, expected 1")
+
+
+def test_a_bin_whose_bit_is_not_set_while_its_arena_is_locked():
+    heap = LaidOut(X86_64, "2.36")
+    heap.image.poke(heap.state("binmap"), 0, 4)
+    heap.lock()
+    (problem,) = heap.problems()
+    assert (problem.kind, problem.corruption) == ("bin-map", False)
+    assert problem.message.endswith("; its arena is in flux")
+
+
+@of(PAIRS)
+def test_a_set_bit_of_an_empty_bin_is_sound(abi, release):
+    heap = LaidOut(abi, release)
+    for block in range(4):
+        heap.image.poke(heap.state("binmap", 4 * block), 0xFFFFFFFF, 4)
+    assert not heap.problems()
+
+
 def old_heap(abi, release):
     """Return a thread arena of two heaps, and where the fenceposts of its first are."""
     builder = HeapBuilder(abi, release)
