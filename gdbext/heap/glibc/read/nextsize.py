@@ -13,7 +13,7 @@ import numpy as np
 
 from gdbext.heap.glibc.layouts import malloc_chunk
 from gdbext.heap.glibc.read.lists import FreeList, ListMemory
-from gdbext.heap.glibc.sizes import FLAG_BITS
+from gdbext.heap.glibc.sizes import FLAG_BITS, SMALL_BINS
 from gdbext.heap.model import U64, Mask
 from gdbext.report import Problem
 
@@ -21,18 +21,23 @@ MOST_PROBLEMS = 50  # listed singly, of one bin
 
 
 def with_nextsize(lists: Sequence[FreeList], memory: ListMemory, in_flux: bool) -> List[FreeList]:
-    """Return the lists, the large bins that are whole with what is wrong with their order and their skip lists.
+    """Return the lists, those that are whole with what is wrong with their order and their skip lists.
+
+    Chunks wait in the unsorted bin without a skip list.
 
     :param in_flux: whether a thread may be in the middle of hanging a chunk in or out.
     """
-    return [_checked(one, memory, in_flux) if one.kind == "large" and one.whole else one for one in lists]
+    checks = {"unsorted": _check_unset, "large": _check_large}
+    return [
+        _with_problems(one, list(checks[one.kind](one, memory, in_flux))) if one.kind in checks and one.whole else one
+        for one in lists
+    ]
 
 
-def _checked(one: FreeList, memory: ListMemory, in_flux: bool) -> FreeList:
-    found = list(_check_order(one, memory)) or list(_check_ring(one, memory, in_flux))
+def _with_problems(one: FreeList, found: List[Problem]) -> FreeList:
     problems = found[:MOST_PROBLEMS]
     if len(found) > MOST_PROBLEMS:
-        message = f"large bin {one.index}: {len(found) - MOST_PROBLEMS} more links of its skip list"
+        message = f"{one.kind} bin {one.index}: {len(found) - MOST_PROBLEMS} more links of its skip list"
         damage = any(problem.corruption for problem in found[MOST_PROBLEMS:])
         problems.append(Problem(found[0].kind, None, message, corruption=damage))
     return replace(one, problems=tuple(problems)) if problems else one
@@ -42,6 +47,21 @@ def _sizes(chunks: U64, memory: ListMemory) -> U64:
     heads, _ = memory.words(chunks + np.uint64(malloc_chunk(memory.target.abi).offset("size")))
     sizes: U64 = heads & ~np.uint64(FLAG_BITS)
     return sizes
+
+
+def _check_unset(one: FreeList, memory: ListMemory, in_flux: bool) -> Iterator[Problem]:
+    """Iterate over the links of large chunks in a bin without a skip list: ``unlink_chunk`` would follow them."""
+    chunks = one.chunks[_sizes(one.chunks, memory) >= np.uint64(memory.sizes.least_large)]
+    for name in ("fd_nextsize", "bk_nextsize"):
+        links, known = memory.words(chunks + np.uint64(malloc_chunk(memory.target.abi).offset(name)))
+        wrong = np.flatnonzero(known & (links != 0))
+        passing = (_bins_of(memory, links[wrong]) >= SMALL_BINS) & in_flux
+        for row, excused in zip(wrong.tolist(), passing.tolist()):
+            yield _wrong_link(one, (int(chunks[row]), name, int(links[row]), 0), excused)
+
+
+def _check_large(one: FreeList, memory: ListMemory, in_flux: bool) -> List[Problem]:
+    return list(_check_order(one, memory)) or list(_check_ring(one, memory, in_flux))
 
 
 def _check_order(one: FreeList, memory: ListMemory) -> Iterator[Problem]:
@@ -68,22 +88,27 @@ def _check_ring(one: FreeList, memory: ListMemory, in_flux: bool) -> Iterator[Pr
         wrong = np.flatnonzero(known & (links != expected))
         passing = _passing(one, memory, links[wrong]) & in_flux
         for row, excused in zip(wrong.tolist(), passing.tolist()):
-            yield _wrong_link(one.index, (int(chunks[row]), name, int(links[row]), int(expected[row])), excused)
+            yield _wrong_link(one, (int(chunks[row]), name, int(links[row]), int(expected[row])), excused)
 
 
 def _passing(one: FreeList, memory: ListMemory, links: U64) -> Mask:
     """Return which links may stand for a moment: to nothing, or to a chunk for this bin that comes or goes."""
+    passing: Mask = (links == 0) | (_bins_of(memory, links) == one.index)
+    return passing
+
+
+def _bins_of(memory: ListMemory, links: U64) -> "np.typing.NDArray[np.int64]":
+    """Return the bin of the chunk that each link leads to, -1 where none can be."""
     sizes = memory.sizes
     near = np.where(links > np.uint64(sizes.word), links, np.uint64(0))
     heads, known = memory.words(near + np.uint64(malloc_chunk(memory.target.abi).offset("size")))
     aligned = (near + np.uint64(sizes.header)) % np.uint64(sizes.alignment) == 0
-    fits = known & aligned & (sizes.bin_indices(heads & ~np.uint64(FLAG_BITS)) == one.index)
-    passing: Mask = (links == 0) | fits
-    return passing
+    return np.where(known & aligned, sizes.bin_indices(heads & ~np.uint64(FLAG_BITS)), -1)
 
 
-def _wrong_link(index: int, link: "tuple[int, str, int, int]", passing: bool) -> Problem:
+def _wrong_link(one: FreeList, link: "tuple[int, str, int, int]", passing: bool) -> Problem:
     chunk, name, found, goal = link
-    why = "the next in the ring of sizes" if goal else "as the chunk before it has the same size"
-    message = f"large bin {index}: {name} of {chunk:#x} is {found:#x}, expected {goal:#x}, {why}"
+    ring = "the next in the ring of sizes" if goal else "as the chunk before it has the same size"
+    why = ring if one.kind == "large" else "as it is in no bin of its size yet"
+    message = f"{one.kind} bin {one.index}: {name} of {chunk:#x} is {found:#x}, expected {goal:#x}, {why}"
     return Problem("bin-nextsize", chunk, message + "; its arena is in flux" * passing, corruption=not passing)

@@ -148,6 +148,24 @@ def test_a_set_bit_of_an_empty_bin_is_sound(abi, release):
     assert not heap.problems()
 
 
+@of(PAIRS)
+@pytest.mark.parametrize("word", [4, 5])
+def test_a_large_chunk_waits_in_the_unsorted_bin_without_a_skip_list(abi, release, word):
+    heap = LaidOut(abi, release)
+    small, large = heap.freed[0][0], heap.freed[2][0]
+    heap.poke(small, word, 0x1230)  # a small chunk has none: the program's data is still there
+    assert not heap.problems()
+    heap.poke(large, word, 0x1230)
+    (problem,) = heap.problems()
+    assert (problem.kind, problem.address, problem.corruption) == ("bin-nextsize", large, True)
+    assert problem.message.endswith("is 0x1230, expected 0x0, as it is in no bin of its size yet")
+    heap.lock()
+    assert heap.found() == {"bin-nextsize"}  # malloc aborts on it with the lock held
+    heap.poke(large, word, heap.freed[6][0])
+    (problem,) = heap.problems()
+    assert not problem.corruption and problem.message.endswith("; its arena is in flux")
+
+
 def old_heap(abi, release):
     """Return a thread arena of two heaps, and where the fenceposts of its first are."""
     builder = HeapBuilder(abi, release)
