@@ -20,7 +20,7 @@ from gdbext.heap.glibc.read.convert import blocks_of
 from gdbext.heap.glibc.read.coverage import Coverage
 from gdbext.heap.glibc.read.fastbins import read_fastbins
 from gdbext.heap.glibc.read.lists import FreeList, ListMemory, read_bins
-from gdbext.heap.glibc.read.mark import check_flags, check_unlisted, mark_states
+from gdbext.heap.glibc.read.mark import check_flags, check_merged, check_unlisted, mark_states
 from gdbext.heap.glibc.read.mmapped import find_mmapped
 from gdbext.heap.glibc.read.nextsize import with_nextsize
 from gdbext.heap.glibc.read.segments import (
@@ -99,7 +99,9 @@ class _Builder:
         problems = mark_states(chunks, lists, self.heap.caches, Coverage(self.heap).unknown)
         if self.heap.complete:  # else the lists were perhaps not read
             problems += check_unlisted(chunks, excuses)
-        problems += check_flags(chunks, self._main_position)
+        in_flux = [view.head.in_flux for view in self.heap.arenas]
+        problems += check_merged(chunks, in_flux)
+        problems += check_flags(chunks, self._main_position, in_flux)
         self.heap.problems += problems
 
     def finish(self) -> None:

@@ -11,7 +11,7 @@ from gdbext.heap.glibc.read.chunks import Chunks
 from gdbext.heap.glibc.read.lists import FreeList
 from gdbext.heap.glibc.read.tcache import Cache
 from gdbext.heap.glibc.sizes import IS_MMAPPED, NON_MAIN_ARENA
-from gdbext.heap.model import U64, State
+from gdbext.heap.model import U8, U64, Mask, State
 from gdbext.kernels import rows_of
 from gdbext.memory.intervals import slices
 from gdbext.report import Problem
@@ -19,6 +19,7 @@ from gdbext.report import Problem
 Rows = npt.NDArray[np.int64]
 
 MOST_PROBLEMS = 1000  # told singly, of one kind
+NO_ROWS: Rows = np.empty(0, np.int64)
 
 _STATE_OF = {
     "fastbin": State.FASTBIN,
@@ -128,26 +129,60 @@ def _rest(kind: str, total: int, what: str, told: Sequence[Problem]) -> List[Pro
     return [Problem(kind, None, f"{total - MOST_PROBLEMS} more {what}", corruption=damage)]
 
 
-def check_flags(chunks: Chunks, main: int) -> List[Problem]:
-    """Return a problem for each chunk in use whose flag bits do not fit its arena.
+def check_merged(chunks: Chunks, in_flux: Sequence[bool]) -> List[Problem]:
+    """Return a problem for each chunk in a bin behind another one: free() makes one chunk of the two.
+
+    :param in_flux: of each arena, whether a thread holds it locked and may be about to do so.
+    """
+    rows = np.concatenate([NO_ROWS, *(_rows_unmerged(chunks, part) for part in slices(len(chunks) - 1))])
+    problems = [_unmerged(chunks, row, in_flux[int(chunks.owner[row])]) for row in rows[:MOST_PROBLEMS].tolist()]
+    return problems + _rest("free-adjacent", len(rows), "chunks in bins lie behind others", problems)
+
+
+def _is_binned(state: U8) -> Mask:
+    binned: Mask = (state >= State.UNSORTED) & (state <= State.LARGE)
+    return binned
+
+
+def _rows_unmerged(chunks: Chunks, part: slice) -> Rows:
+    both = slice(part.start, part.stop + 1)
+    binned = _is_binned(chunks.state[both])
+    rows = part.start + np.flatnonzero(binned[:-1] & binned[1:])
+    behind: Rows = rows[chunks.address[rows] + chunks.size[rows] == chunks.address[rows + 1]] + 1
+    return behind
+
+
+def _unmerged(chunks: Chunks, row: int, in_flux: bool) -> Problem:
+    before, chunk = int(chunks.address[row - 1]), int(chunks.address[row])
+    message = f"chunk {chunk:#x} is in a bin, as {before:#x} before it is: two free chunks side by side are one"
+    return Problem("free-adjacent", chunk, message + "; its arena is in flux" * in_flux, corruption=not in_flux)
+
+
+def check_flags(chunks: Chunks, main: int, in_flux: Sequence[bool]) -> List[Problem]:
+    """Return a problem for each chunk whose flag bits do not fit its arena, or the bin that it is in.
 
     :param main: position of the main arena, or -1.
+    :param in_flux: of each arena, whether a thread holds it locked and may be about to hand a chunk out.
     """
-    none = np.empty(0, np.int64)
-    rows = np.concatenate([none, *(_rows_of_wrong_flags(chunks, part, main) for part in slices(len(chunks)))])
-    problems = [_wrong_flags(chunks, row) for row in rows[:MOST_PROBLEMS].tolist()]
+    rows = np.concatenate([NO_ROWS, *(_rows_of_wrong_flags(chunks, part, main) for part in slices(len(chunks)))])
+    problems = [_wrong_flags(chunks, row, in_flux) for row in rows[:MOST_PROBLEMS].tolist()]
     return problems + _rest("chunk-flags", len(rows), "chunks have flag bits that do not fit their arena", problems)
 
 
 def _rows_of_wrong_flags(chunks: Chunks, part: slice, main: int) -> Rows:
     flags, thread = chunks.flags[part], chunks.owner[part] != main
     wrong = (chunks.state[part] == State.IN_USE) & ((flags & NON_MAIN_ARENA != 0) != thread)
+    wrong |= _is_binned(chunks.state[part]) & (flags & NON_MAIN_ARENA != 0)  # set when it is handed out
     rows: Rows = part.start + np.flatnonzero(wrong | (flags & IS_MMAPPED != 0))
     return rows
 
 
-def _wrong_flags(chunks: Chunks, row: int) -> Problem:
-    flags = int(chunks.flags[row])
+def _wrong_flags(chunks: Chunks, row: int, in_flux: Sequence[bool]) -> Problem:
+    flags, address = int(chunks.flags[row]), int(chunks.address[row])
     flag = "IS_MMAPPED" if flags & IS_MMAPPED else "NON_MAIN_ARENA"
-    message = f"flag bits are {flags}: {flag} does not fit a chunk of this arena"
-    return Problem("chunk-flags", int(chunks.address[row]), message, corruption=True)
+    message = f"flag bits are {flags}: {flag} does not fit a chunk"
+    if flags & IS_MMAPPED or chunks.state[row] == State.IN_USE:
+        return Problem("chunk-flags", address, f"{message} of this arena", corruption=True)
+    passing = in_flux[int(chunks.owner[row])]
+    why = "; its arena is in flux" * passing
+    return Problem("chunk-flags", address, f"{message} in a bin{why}", corruption=not passing)

@@ -166,6 +166,33 @@ def test_a_large_chunk_waits_in_the_unsorted_bin_without_a_skip_list(abi, releas
     assert not problem.corruption and problem.message.endswith("; its arena is in flux")
 
 
+@of(PAIRS)
+def test_two_chunks_of_bins_side_by_side(abi, release):
+    builder = HeapBuilder(abi, release)
+    size = builder.sizes.least_large
+    builder.main.chunk(size)
+    _, second = (builder.main.chunk(size + step * 0x80, "bin") for step in (0, 8))
+    builder.main.chunk(size)
+    for lock in (0, 1):
+        builder.main.mutex = lock
+        (problem,) = neutral(read_heap(builder.target(), SILENT)).problems
+        assert (problem.kind, problem.address, problem.corruption) == ("free-adjacent", second, not lock)
+
+
+@of(BINNED)
+@pytest.mark.parametrize("which", range(0, 8, 2))
+def test_a_chunk_in_a_bin_has_no_flag_of_a_thread_arena(abi, release, which):
+    heap = LaidOut(abi, release)
+    chunk, size = heap.freed[which]
+    heap.poke(chunk, 1, size | 1 | 4)
+    (problem,) = heap.problems()
+    assert (problem.kind, problem.address, problem.corruption) == ("chunk-flags", chunk, True)
+    assert problem.message == "flag bits are 5: NON_MAIN_ARENA does not fit a chunk in a bin"
+    heap.lock()
+    (problem,) = heap.problems()
+    assert not problem.corruption and problem.message.endswith("; its arena is in flux")
+
+
 def old_heap(abi, release):
     """Return a thread arena of two heaps, and where the fenceposts of its first are."""
     builder = HeapBuilder(abi, release)
