@@ -293,6 +293,9 @@ class _Walk:
             return
         self.result.top_size = size
         self.result.tail = room - size
+        if size < room:  # what of a heap or of brk's pages is not top's, sysmalloc does not know either: it aborts
+            expected = f"expected {room:#x}, the bytes to the end of its heap"
+            self._problem("top-header", segment.top, f"top's size is {size:#x}, {expected}")
 
     def _finish_without_top(self, end: int) -> None:
         if self.result.fenceposts and self.segment.kind != "heap":

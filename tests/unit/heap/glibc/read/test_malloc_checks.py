@@ -193,6 +193,18 @@ def test_a_chunk_in_a_bin_has_no_flag_of_a_thread_arena(abi, release, which):
     assert not problem.corruption and problem.message.endswith("; its arena is in flux")
 
 
+@of(PAIRS)
+@pytest.mark.parametrize(
+    "value, kind", [(0x7FFFF001, "top-size"), (1, "top-header"), (0x1008 | 1, "top-header"), (None, "free-unlisted")]
+)
+def test_the_head_of_top(abi, release, value, kind):
+    heap = LaidOut(abi, release)
+    top = heap.builder.main.top
+    head = heap.image.peek(top + heap.word)
+    heap.poke(top, 1, head & ~1 if value is None else value)
+    assert kind in heap.found()
+
+
 def old_heap(abi, release):
     """Return a thread arena of two heaps, and where the fenceposts of its first are."""
     builder = HeapBuilder(abi, release)
