@@ -38,7 +38,7 @@ class Par:
 def find_par(probe: Probe, main_arena: int, state: StructLayout) -> Optional[Par]:
     """Return the ``mp_`` that belongs to ``main_arena``, or None when nothing near it fits."""
     bases = sbrk_bases(probe, main_arena, state)
-    found = [par for region in _segment(probe, main_arena) for par in _pars_in(probe, region, bases)]
+    found = [par for region in data_segment(probe, main_arena) for par in _pars_in(probe, region, bases)]
     # Where layouts tie, the newest, which comes first.
     return max(found, key=lambda par: (par.score, -abs(par.address - main_arena))) if found else None
 
@@ -55,8 +55,8 @@ def sbrk_bases(probe: Probe, main_arena: int, state: StructLayout) -> tuple[int,
     return (*derived, *(() if region is None else (region.start,)))
 
 
-def _segment(probe: Probe, address: int) -> Iterator[Region]:
-    """Iterate over the adjacent writable mappings around ``address``: .data, perhaps .bss."""
+def data_segment(probe: Probe, address: int) -> Iterator[Region]:
+    """Iterate over the adjacent writable mappings around ``address``: .data, perhaps .bss; vast ones are left out."""
     regions = probe.index.regions
     at = next((i for i, region in enumerate(regions) if address in region), None)
     if at is None:

@@ -19,6 +19,7 @@ from gdbext.heap.glibc.read.chunks import Chunks, GrowingChunks
 from gdbext.heap.glibc.read.convert import blocks_of
 from gdbext.heap.glibc.read.coverage import Coverage
 from gdbext.heap.glibc.read.fastbins import read_fastbins
+from gdbext.heap.glibc.read.keys import check_keys
 from gdbext.heap.glibc.read.lists import FreeList, ListMemory, read_bins
 from gdbext.heap.glibc.read.mark import check_flags, check_merged, check_unlisted, mark_states
 from gdbext.heap.glibc.read.mmapped import find_mmapped
@@ -228,6 +229,7 @@ class _Builder:
         for at in found:
             self._read_cache(at)
         self.heap.problems += check_shared(self.heap.caches)
+        self.heap.problems += check_keys(self.target, self.location, self.heap.caches)
         for view in self.heap.arenas:
             self._read_fastbins(view)
 

@@ -23,12 +23,14 @@ class CacheClass:
     :param counted: what the cache's own counter says; None when it counts down from an unknown limit.
     :param chunks: header addresses, in list order.
     :param bytes: usable bytes of them.
+    :param keys: the second word of each that can be read; none where something else is wrong with the list.
     """
 
     index: int
     counted: Optional[int]
     chunks: Tuple[int, ...]
     bytes: int
+    keys: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,27 +116,30 @@ def _read_class(
         message = f"{place}: counts {counted}, its list holds {len(chain.nodes)}"
         broken = abs(counted - len(chain.nodes)) > 1  # of one: a thread was stopped in between
         problems.append(Problem("tcache-count", at.address, message, corruption=broken))
-    total, wrong = _check_sizes(target, sizes, place, index, chain.nodes)
+    total, keys, wrong = _check_nodes(target, sizes, place, index, chain.nodes)
+    problems += wrong
     chunks = tuple(node - sizes.header for node in chain.nodes)
-    return CacheClass(index, counted, chunks, total), problems + wrong
+    return CacheClass(index, counted, chunks, total, () if problems else keys), problems
 
 
-def _check_sizes(
+def _check_nodes(
     target: Target, sizes: Sizes, place: str, index: int, nodes: Sequence[int]
-) -> Tuple[int, List[Problem]]:
-    """Return the usable bytes of the nodes, and those whose size is of another class."""
-    total, problems = 0, []
+) -> Tuple[int, Tuple[int, ...], List[Problem]]:
+    """Return the usable bytes of the nodes, their keys, and those whose size is of another class."""
+    total, keys, problems = 0, [], []
     for node in nodes:
         try:
-            size = target.reader.word(node - sizes.word, "cached chunk") & ~FLAG_BITS
+            head, _, key = target.reader.words(node - sizes.word, 3, "cached chunk")
         except FaultError as fault:
             problems.append(unreadable_node(target, place, node, fault))
             continue
+        size = head & ~FLAG_BITS
+        keys.append(key)
         if not sizes.valid(size) or sizes.tcache_index(size, SMALL_CLASSES) != index:
             message = f"{place}: chunk {node - sizes.header:#x} of size {size:#x} belongs to another class"
             problems.append(Problem("tcache-size", node - sizes.header, message, corruption=True))
         total += size - sizes.word
-    return total, problems
+    return total, tuple(keys), problems
 
 
 def check_shared(caches: Sequence[Cache]) -> List[Problem]:

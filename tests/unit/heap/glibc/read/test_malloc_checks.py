@@ -8,7 +8,7 @@ from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.heap.glibc.heap import neutral
 from gdbext.heap.glibc.read.build import read_heap
 from gdbext.progress import SILENT
-from tests.support.ptmalloc import RELEASES, HeapBuilder
+from tests.support.ptmalloc import KEYLESS, RELEASES, HeapBuilder
 
 BIG_ENDIAN = Abi(8, "big", "s390x")
 PAIRS = [(X86_64, release) for release in RELEASES] + [
@@ -20,6 +20,7 @@ PAIRS = [(X86_64, release) for release in RELEASES] + [
     (BIG_ENDIAN, "2.36"),
 ]
 CACHING = [pair for pair in PAIRS if pair[1] != "2.23"]
+KEYED = [pair for pair in PAIRS if pair[1] not in KEYLESS]
 FAST = [pair for pair in PAIRS if pair[1] not in ("2.43", "2.44")]
 
 
@@ -307,3 +308,43 @@ def test_the_head_of_a_tcache_list(abi, release, head):
     place = heap.thread.tcache + member.offset + heap.sizes.tcache_index(heap.size) * member.size
     heap.image.poke(place, head & abi.word_mask)
     assert heap.found() == {"list-link" if head else "tcache-count"}
+
+
+@of(KEYED)
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_cached_chunk_that_was_written_to(abi, release, which):
+    heap = LaidOut(abi, release)
+    chunk = heap.cached[which]
+    heap.poke(chunk, 3, 0x4141)
+    (problem,) = heap.problems()
+    assert (problem.kind, problem.address, problem.corruption) == ("tcache-key", chunk, True)
+    wanted = heap.builder.key_of(heap.thread)
+    assert problem.message.endswith(f"is 0x4141, expected {wanted:#x}: written after it was freed")
+
+
+@of(KEYED)
+@pytest.mark.parametrize("which, key", [(2, 0x4141), (1, 0)])
+def test_a_key_that_its_thread_was_perhaps_about_to_change(abi, release, which, key):
+    heap = LaidOut(abi, release)
+    heap.poke(heap.cached[which], 3, key)
+    (problem,) = heap.problems()
+    assert (problem.kind, problem.corruption) == ("tcache-key", False)
+    assert problem.message.endswith("written after it was freed, or its thread was in between")
+
+
+@of([pair for pair in CACHING if pair not in KEYED])
+def test_before_there_were_keys_the_word_is_the_programs(abi, release):
+    heap = LaidOut(abi, release)
+    for chunk in heap.cached:
+        heap.poke(chunk, 3, heap.builder.data + 0x340)
+    heap.poke(heap.other[0], 3, 0x4141)
+    assert not heap.problems()
+
+
+@of([(X86_64, "2.36"), (I386, "2.43")])
+def test_a_word_that_is_not_in_the_data_of_the_libc_is_no_key(abi, release):
+    heap = LaidOut(abi, release)
+    for chunk in heap.cached + heap.other:
+        heap.poke(chunk, 3, 0x5A5A5A5A)
+    heap.poke(heap.cached[0], 3, 0x4141)
+    assert not heap.problems()
