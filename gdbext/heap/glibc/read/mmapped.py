@@ -84,7 +84,7 @@ def find_mmapped(
         for trailer, chunks in _find_chunks(target, sizes, intervals).items()
     )
     census = new if new.bytes > old.bytes else old
-    problems = [*_check_census(census)]
+    problems = [*_check_census(census), *_check_header(target, sizes, census, intervals)]
     return replace(census, problems=(*problems, *_not_searched(census, left, bool(problems))))
 
 
@@ -133,6 +133,43 @@ def _check_census(census: Mmapped) -> Iterator[Problem]:
             f" mp_ counts {blocks} of {total} bytes"
         )
         yield Problem("mmapped-count", None, message)
+
+
+def _check_header(
+    target: Target, sizes: Sizes, census: Mmapped, intervals: Sequence[Interval]
+) -> Iterator[Problem]:
+    """Where one chunk is missing, and one mapping has just its bytes: what is wrong with the header there.
+
+    One of the header's words must be as it should be, so that some other mapping of that size is not taken for it.
+    """
+    blocks, total = census.expected_blocks, census.expected_bytes
+    if blocks is None or total is None or blocks != len(census.chunks) + 1:
+        return
+    missing = total - census.bytes
+    taken = [(chunk.start, chunk.end) for chunk in census.chunks]
+    starts = [low for interval in intervals for low, high in _between(taken, *interval) if high - low == missing]
+    lead = -sizes.header % sizes.alignment
+    if len(starts) != 1 or target.lacks(starts[0] + lead, sizes.header):
+        return
+    found = target.reader.words(starts[0] + lead, 2, "mmapped chunk")
+    expected = [missing - lead - trailer | IS_MMAPPED for trailer in (0, sizes.header)]
+    if found[0] & ~HUGE_PAGES == lead or found[1] in expected:
+        message = (
+            f"prev_size is {found[0]:#x} and size {found[1]:#x} where the mapping begins that has the bytes of the"
+            f" missing chunk, expected {lead:#x} and {expected[bool(census.trailer)]:#x}"
+        )
+        yield Problem("mmapped-header", starts[0] + lead, message, corruption=True)
+
+
+def _between(taken: Sequence[Interval], low: int, high: int) -> Iterator[Interval]:
+    """Iterate over what sorted, disjoint intervals leave of another."""
+    at = low
+    for start, end in taken[bisect_left(taken, (low, 0)) : bisect_left(taken, (high, 0))]:
+        if at < start:
+            yield at, start
+        at = end
+    if at < high:
+        yield at, high
 
 
 def _unclaimed(target: Target, claimed: Sequence[Interval]) -> Iterator[Interval]:

@@ -348,3 +348,35 @@ def test_a_word_that_is_not_in_the_data_of_the_libc_is_no_key(abi, release):
         heap.poke(chunk, 3, 0x5A5A5A5A)
     heap.poke(heap.cached[0], 3, 0x4141)
     assert not heap.problems()
+
+
+# -- chunks with a mapping of their own ----------------------------------------------------------------
+
+
+@of(PAIRS)
+@pytest.mark.parametrize("word, value", [(0, 0x340), (1, 0x20FE2), (1, 0x999000 | 2), (1, 0)])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_mapped_chunk_whose_header_does_not_fit(abi, release, which, word, value):
+    heap = LaidOut(abi, release)
+    start, size = heap.builder.mmapped[which]
+    chunk = start + -heap.sizes.header % heap.sizes.alignment
+    heap.poke(chunk, word, value)
+    missing, header = heap.problems()
+    assert (missing.kind, missing.corruption) == ("mmapped-count", False)
+    assert missing.message.startswith("found 1 mmapped chunks of ")
+    assert (header.kind, header.address, header.corruption) == ("mmapped-header", chunk, True)
+    assert f"{'prev_size is' if word == 0 else 'and size'} {value:#x}" in header.message
+
+
+@of(PAIRS)
+def test_another_mapping_is_not_taken_for_the_chunk_that_is_missing(abi, release):
+    heap = LaidOut(abi, release)
+    (start, size), _ = heap.builder.mmapped
+    chunk = start + -heap.sizes.header % heap.sizes.alignment
+    for word in (0, 1):  # nothing of a header is left: it may be anything
+        heap.poke(chunk, word, 0x4141)
+    assert [one.kind for one in heap.problems()] == ["mmapped-count"]
+    other = LaidOut(abi, release)
+    other.poke(chunk, 0, 0x4140)
+    other.image.map(other.builder._next_mmap, size)  # which of the two it is nobody knows
+    assert [one.kind for one in other.problems()] == ["mmapped-count"]
