@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -221,6 +223,40 @@ def test_dominators_are_what_nothing_goes_around(rows, data):
     entry, entries = entries_of(data.draw, rows)
     found = dominators.find_dominators(edges_of(rows), entry, entries)
     assert found.dtype == np.uint32 and found.tolist() == dominators_by_definition(rows, entry, entries)
+
+
+def lines_run(function, *arguments):
+    """Return how many lines of Python a call runs."""
+    count, tracer = 0, sys.gettrace()
+
+    def trace(frame, event, _):
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(tracer)
+    return count
+
+
+def ring(count):
+    return [[(row - 1) % count, (row + 1) % count] for row in range(count)]
+
+
+def tree_that_leads_up(count):
+    return [[to for to in (2 * row + 1, 2 * row + 2, (row - 1) // 2) if 0 <= to < count] for row in range(count)]
+
+
+@pytest.mark.parametrize("shape", [ring, tree_that_leads_up])
+def test_dominators_take_steps_in_proportion_to_the_graph(shape):
+    def steps(count):
+        edges = edges_of([[(to, False) for to in row] for row in shape(count)])
+        return lines_run(dominators.find_dominators, edges, column([0], "u4"), column([0], "u4"))
+
+    assert steps(4000) < 12 * steps(400)
 
 
 @MANY
