@@ -89,7 +89,14 @@ unsafe fn used(job: *mut Job, chains: usize, blocks: usize, from: &mut Reader) {
 }
 
 fn pointer_rules(from: &mut Reader, word: u32, swapped: u32, clear: u64) -> PointerRules {
-    PointerRules { clear, headers: from.headers(), word, swapped, mangled: from.upto(1) as u32, part: from.upto(5) as u32 }
+    PointerRules {
+        clear,
+        headers: from.headers(),
+        word,
+        swapped,
+        mangled: from.upto(1) as u32,
+        part: from.upto(5) as u32,
+    }
 }
 
 fuzz_target!(|data: &[u8]| {
