@@ -175,13 +175,18 @@ install_by_pip() {
     pip_install --target "$1" "${foreign[@]}" -r "$ROOT/requirements/gdb.txt"
 }
 
+# Print "gdbext-link FILE" of what the packages load from where they lie. What they own is written down nowhere that every
+# distribution has (Debian takes RECORD away), and compiled ones own more than their folder: mypyc puts a library beside it.
+loaded_by_packages() {
+    ask_gdb 'import os, sys, numpy, tabulate, tomli; top = lambda m: os.path.dirname(m.__file__) if hasattr(m, "__path__") else m.__file__; places = {os.path.dirname(top(m)) for m in (numpy, tabulate, tomli)}; [print("gdbext-link", top(m)) for name, m in sorted(sys.modules.items()) if "." not in name and getattr(m, "__file__", None) and os.path.dirname(top(m)) in places]'
+}
+
 # Fill directory $1 with links to the packages that gdb's own Python has.
 link_from_distribution() {
-    local name file
-    while read -r name _ file; do
-        [[ $file == */__init__.* ]] && file=${file%/*} # .py, or compiled: .cpython-313-….so
-        ln -s "$file" "$1/${file##*/}"
-    done < <(packages_in_gdb /nonexistent | grep -E '^(numpy|tabulate|tomli) [0-9.]+ /')
+    local file
+    while read -r file; do
+        ln -s "$file" "$1/"
+    done < <(loaded_by_packages | sed -n 's/^gdbext-link //p')
 }
 
 install_by_distribution() {

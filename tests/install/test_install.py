@@ -220,6 +220,20 @@ def test_a_compiled_package_of_the_distribution_is_linked_whole(machine):
     assert linked.resolve() == place / "tomli"
 
 
+def test_what_a_compiled_package_has_beside_its_folder_is_linked_too(machine):
+    place, beside = machine.add_distribution(), "c787785866c7b801238d__mypyc"
+    (place / f"{beside}.py").write_text("version = '2.2.1'\n")
+    (place / "six.py").write_text("")
+    (place / "tomli" / "__init__.py").write_text(
+        f"import importlib\n__version__ = importlib.import_module('{beside}').version\n"
+    )
+    assert machine.install(FAKE_PIP_ERROR="no registry").returncode == 0
+    (linked,) = machine.deps.glob("py*")
+    names = ["numpy", "tabulate.py", "tomli", f"{beside}.py"]
+    links = {path.name: path.resolve() for path in linked.iterdir() if path.is_symlink()}
+    assert links == {name: place / name for name in names}
+
+
 def test_distribution_packages_are_installed_when_pip_cannot(machine):
     machine.add_apt()
     result = machine.install(FAKE_PIP_ERROR="no registry")
