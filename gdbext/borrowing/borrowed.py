@@ -33,7 +33,7 @@ from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
 from gdbext.starting.parent import DEATH_SIGNAL
-from gdbext.starting.process import is_stopped, wake
+from gdbext.starting.process import is_stopped, not_attached, wake
 from gdbext.target import Target
 from gdbext.tracing.tracer import find_process
 
@@ -105,6 +105,7 @@ class BorrowedGdb:
         :raises GdbextError: it has none, may not have it, or is silent.
         """
         target: Target = self._link.call(0, "start", pid, dict(settings))
+        self._link.holds = True
         return target
 
     @property
@@ -151,6 +152,7 @@ class _Link:
     """The wire, and the thread that takes what comes over it.
 
     :ivar thread: to be started.
+    :ivar holds: whether gdb has its target, and lets go of it as it ends.
     """
 
     def __init__(self, job: GdbJob, pid: Optional[int]) -> None:
@@ -165,6 +167,7 @@ class _Link:
         self._callbacks: List[Callable[[Type], Any]] = []
         self._types: Dict[int, Type] = {}
         self._fault: Optional[DebuggerError] = None
+        self.holds = False
         self._process: "Optional[subprocess.Popen[bytes]]" = None
         self.thread = threading.Thread(target=self._run, name="gdbext's borrowed gdb", daemon=True)
 
@@ -274,8 +277,10 @@ class _Link:
         except subprocess.TimeoutExpired:
             self._kill()
             status = self._process.wait()
-        if self._pid is not None and status:
+        if self._pid is not None and (status or not self.holds):
             wake(self._pid)
+            if status == -signal.SIGALRM:
+                self._fault = self._fault or not_attached(self._pid)
         err.seek(0)
         said = "".join(f": {line}" for line in diagnostics(err)[-1:])
         self._fault = self._fault or DebuggerError(f"the borrowed gdb has ended (status {status}){said}")

@@ -10,6 +10,7 @@ from gdbext.cli.gdbrun import GdbOutcome
 from gdbext.cli.options import Options
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError
 from gdbext.starting.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
+from gdbext.starting.process import not_attached
 
 
 def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
@@ -21,6 +22,8 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
     known = _find_explained((*_REFUSALS, *_EXPLAINED), options, outcome.diagnostics)
     if known is not None:
         return known
+    if outcome.status == -signal.SIGALRM and options.pid is not None:
+        return not_attached(options.pid)
     if outcome.status < 0:
         return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered")
     last = outcome.diagnostics[-1] if outcome.diagnostics else f"it ended with status {outcome.status}"

@@ -166,8 +166,13 @@ def _find_stoppable(pid: Optional[int]) -> Optional[int]:
 
 
 def _wake(folder: str, pid: Optional[int]) -> None:
-    if pid is not None and find_trailer(folder) is None:
+    if pid is not None and _may_be_left_stopped(find_trailer(folder)):
         wake(pid)
+
+
+def _may_be_left_stopped(trailer: Optional[Trailer]) -> bool:
+    """Whether gdb has ended without letting go of its process as it should: it died, or attached in part."""
+    return trailer is None or (trailer.error is not None and trailer.error["kind"] == "debugger")
 
 
 def _is_for_gdb(trailer: Optional[Trailer]) -> bool:

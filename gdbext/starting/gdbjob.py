@@ -49,6 +49,10 @@ _NOISE = re.compile(
         )
     )
 )
+# A gdb that meets a signal says so itself, with a backtrace; its status says which.
+_LAST_WORDS = re.compile(
+    r"^(?:Fatal signal: |Recursive internal problem|A problem internal to GDB|-+ Backtrace -+)", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,6 @@ def _find_package(name: str) -> Optional[str]:
 
 
 def diagnostics(file: IO[str]) -> list[str]:
-    """Return the lines of gdb's standard error without what is normal, each once."""
-    lines = [line.rstrip("\n") for line in file.readlines(1 << 20)]
+    """Return the lines of gdb's standard error without what is normal and what it says as it dies, each once."""
+    lines = _LAST_WORDS.split(file.read(1 << 20))[0].split("\n")
     return list(dict.fromkeys(line for line in lines if not _NOISE.match(line)))

@@ -8,8 +8,9 @@ import time
 from contextlib import suppress
 from typing import Mapping, Optional, Sequence
 
-from gdbext.errors import NoTargetError
+from gdbext.errors import DebuggerError, NoTargetError
 
+ATTACHING = 60  # seconds that gdb has to attach; it is then ended by SIGALRM
 _SETTLING = 0.1  # seconds in which a process stops for a signal that is on its way
 _FLAGS, _KERNEL_THREAD = 6, 0x200000  # PF_KTHREAD; fields counted from the state on, see proc(5)
 
@@ -61,14 +62,20 @@ def _read_status(pid: int) -> Mapping[str, str]:
         return {}
 
 
+def not_attached(pid: int) -> DebuggerError:
+    """Return the error for a gdb that was ended by SIGALRM."""
+    message = f"gdb did not come to attach to process {pid} in {ATTACHING} s"
+    return DebuggerError(message, "its threads come and go, or it makes exec again and again; try again")
+
+
 def wake(pid: int) -> None:
     """Have a process go on that ran before gdb attached to it and died.
 
     Where gdb dies between its SIGSTOP to the process and taking note that it has stopped, the kernel lets go of the
-    process, and leaves it stopped (ptrace(2), under "Attaching and detaching").
+    process, and leaves it stopped (ptrace(2), under "Attaching and detaching"), at once or when it is thawed.
     """
     until = time.monotonic() + _SETTLING
-    while not is_stopped(pid):
+    while not (is_stopped(pid) or _is_to_stop(pid)):
         if time.monotonic() > until:
             return
         time.sleep(_SETTLING / 10)
@@ -79,6 +86,12 @@ def wake(pid: int) -> None:
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal, and not by a debugger."""
     return _read_stat(f"/proc/{pid}")[:1] == [b"T"]
+
+
+def _is_to_stop(pid: int) -> bool:
+    """Whether a SIGSTOP is on its way to a process that does not run."""
+    status = _read_status(pid)
+    return any(int(status.get(name, "0"), 16) >> (signal.SIGSTOP - 1) & 1 for name in ("SigPnd", "ShdPnd"))
 
 
 def _read_stat(folder: str) -> Sequence[bytes]:

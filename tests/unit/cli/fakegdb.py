@@ -5,7 +5,7 @@ none: it ends without one), ``trailer`` (what ends it; null: nothing does), ``tr
 ``stderr``, in which {core} stands for the core's path, ``sleep`` (seconds before it answers), ``on_interrupt`` (answer
 and trailer on SIGINT), ``stubborn`` (SIGINT is not heeded), ``signal`` (to die of, before it begins),
 ``signal_in_answer`` (to die of, before the trailer), ``child`` (leave a sleeping child behind, its pid in that file),
-``log`` (file for the arguments, the environment and the question).
+``stops`` (a process that it leaves stopped), ``log`` (file for the arguments, the environment and the question).
 """
 
 import json
@@ -55,6 +55,8 @@ def main():
     core = next((word[len("-core=") :] for word in arguments if word.startswith("-core=")), "")
     sys.stderr.write(PLAN.get("stderr", "").replace("{core}", core))
     sys.stderr.flush()
+    if "stops" in PLAN:
+        os.kill(PLAN["stops"], signal.SIGSTOP)
     if "signal" in PLAN:
         os.kill(os.getpid(), PLAN["signal"])
     signal.signal(signal.SIGINT, interrupted)

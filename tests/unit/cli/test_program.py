@@ -501,6 +501,28 @@ def test_gdb_killed(program):
     assert error["message"] == "gdb was ended by SIGKILL before it answered"
 
 
+def test_what_a_gdb_prints_as_it_dies_is_not_shown(program):
+    words = "warning: kept\n\nFatal signal: Segmentation fault\n----- Backtrace -----\n0x55 ???\nThis is a bug\n"
+    status, out, err = program.run("triage", "--core", program.core, stderr=words, signal=signal.SIGSEGV)
+    assert (status, out) == (2, "") and "Backtrace" not in err
+    assert err.endswith("warning: kept\ngdbext: triage: gdb was ended by SIGSEGV before it answered\n")
+    status, _, err = program.run(
+        "triage", "--core", program.core, stderr="a.c:1: internal-error: b: Assertion\nA problem internal to GDB has\n",
+        text=None,
+    )  # fmt: skip
+    assert err.splitlines()[-1] == "gdbext: triage: gdb gave no answer: a.c:1: internal-error: b: Assertion"
+
+
+def test_a_process_that_gdb_attached_to_in_part_goes_on(program):
+    refused = error("debugger", "Couldn't get registers: No such process")
+    with subprocess.Popen(["sleep", "5"]) as process:
+        document = envelope(data=None, complete=False, error=refused)
+        plan = {"document": document, "trailer": trailer(2, refused), "stops": process.pid}
+        assert program.fails("triage", "--pid", process.pid, **plan) == refused
+        wait_until(lambda: "T" not in state_of(process.pid), "it goes on")
+        process.kill()
+
+
 @pytest.mark.parametrize("how", [(), ("--json",)])
 def test_gdb_killed_when_it_has_written_all_but_the_end(program, how):
     status, out, err = program.run("triage", "--core", program.core, *how, signal_in_answer=signal.SIGKILL)
