@@ -16,10 +16,10 @@ from typing import Dict, Mapping, Optional, Sequence
 from gdbext.errors import DebuggerError, GdbextError, NoTargetError
 from gdbext.memory.elf.corenotes import NT_386_TLS, NT_ARM_TLS, NT_PRSTATUS
 from gdbext.memory.live.mappings import gone, read_proc
-from gdbext.tracing import ptrace
+from gdbext.tracing import permission, ptrace
+from gdbext.tracing.stalled import PATIENCE, not_stopped
 from gdbext.tracing.tasks import living
 
-_PATIENCE = 10.0  # seconds until a thread that does not stop is given up: one in the kernel's uninterruptible sleep
 _PAUSE = 0.0005
 _SETS = (NT_PRSTATUS, NT_386_TLS, NT_ARM_TLS)
 
@@ -83,10 +83,10 @@ class _Work:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.ready, self.release = threading.Event(), threading.Event()
-        self.fault: Optional[GdbextError] = None
+        self.fault: Optional[Exception] = None
         self.threads: Sequence[StoppedThread] = ()
         self._signals: Dict[int, int] = {}  # by thread, those at which it stopped
-        self._until = time.monotonic() + _PATIENCE
+        self._until = time.monotonic() + PATIENCE
 
     def run(self) -> None:
         """Hold the process."""
@@ -95,8 +95,10 @@ class _Work:
             self.threads = [_read_thread(tid) for tid in living(self.pid)]
             self.ready.set()
             self.release.wait()
-        except GdbextError as fault:
+        except (GdbextError, MemoryError) as fault:
             self.fault = fault
+        except OSError as error:  # half-way, by a filter of system calls
+            self.fault = _refused(self.pid, self.pid, error)
         finally:
             for tid, signal in self._signals.items():
                 ptrace.detach(tid, signal)
@@ -120,8 +122,7 @@ class _Work:
             if not _is_ours(tid):
                 return
             if self.release.is_set() or time.monotonic() > self._until:
-                message = f"thread {tid} of process {self.pid} did not stop in {_PATIENCE:.0f} s"
-                raise DebuggerError(message, "the kernel does not let go of it (state D in ps); try again")
+                raise not_stopped(self.pid, tid)
             time.sleep(_PAUSE)
         self._signals[tid] = signal
 
@@ -134,11 +135,11 @@ def find_process(pid: int) -> int:
     """Return the id of the process that a thread is of.
 
     :raises NoTargetError: there is none, or it has ended.
-    :raises DebuggerError: somebody traces it already, or it is our own.
+    :raises DebuggerError: somebody traces it already, it is our own, or it is hidden from us.
     """
     status = _status(pid)
     if "Tgid" not in status:
-        raise NoTargetError(f"there is no process {pid}", "ps -e lists them")
+        raise permission.hidden(pid) or NoTargetError(f"there is no process {pid}", "ps -e lists them")
     if next(living(int(status["Tgid"])), None) is None:
         raise gone(pid)
     _check_untraced(pid, status)
@@ -171,20 +172,10 @@ def _seize(pid: int, tid: int) -> bool:
 
 def _refused(pid: int, tid: int, error: OSError) -> DebuggerError:
     """Return the error for a thread that the kernel does not let us trace."""
-    _check_untraced(pid, _status(tid))
+    if not _is_ours(tid):
+        _check_untraced(pid, _status(tid))
     message = f"process {pid} may not be traced: {error.strerror}"
-    return DebuggerError(message, f"run as the process's user or as root{_scope()}")
-
-
-def _scope() -> str:
-    """Return in words what Yama allows (kernel.yama.ptrace_scope); "" where it allows all, or is not there."""
-    try:
-        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
-            scope = file.read().strip()
-    except OSError:
-        return ""
-    allowed = {"1": "a process's own children, or with CAP_SYS_PTRACE", "2": "with CAP_SYS_PTRACE", "3": "never"}
-    return f"; kernel.yama.ptrace_scope is {scope}: {allowed[scope]}" if scope in allowed else ""
+    return DebuggerError(message, permission.find_way(pid))
 
 
 def _is_ours(tid: int) -> bool:

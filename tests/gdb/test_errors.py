@@ -264,7 +264,7 @@ def test_a_process_of_somebody_else(tmp_path):
     try:
         error = refused("triage", "--pid", process.pid, user=65534, group=65534, extra_groups=[], cwd="/")
         assert error["kind"] == "no-permission", error
-        assert re.search("run as its owner or as root", error["hint"])
+        assert re.search("run as the process.s user or as root", error["hint"])
     finally:
         process.kill()
         process.wait()
