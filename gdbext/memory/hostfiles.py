@@ -102,7 +102,7 @@ class HostFiles:
 
 def _examine(path: str) -> Optional[tuple[Optional[str], os.stat_result]]:
     # build-id and size of a regular file; None when there is none that may be opened
-    descriptor = None if path.startswith(_FORBIDDEN) else open_regular(path)
+    descriptor = open_named(path)
     if descriptor is None:
         return None
     try:
@@ -114,6 +114,12 @@ def _examine(path: str) -> Optional[tuple[Optional[str], os.stat_result]]:
         return None
     finally:
         os.close(descriptor)
+
+
+def open_named(path: str) -> Optional[int]:
+    """Open a file that a core names, as :func:`open_regular`, but none of the kernel: reading it may do anything."""
+    real = os.path.realpath(path) if "\0" not in path else None
+    return None if real is None or real.startswith(_FORBIDDEN) else open_regular(real)
 
 
 def open_regular(path: str) -> Optional[int]:

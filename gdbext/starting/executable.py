@@ -7,8 +7,10 @@ from typing import NamedTuple, Optional
 
 from gdbext.errors import BadCoreError
 from gdbext.memory.elf.corefacts import CoreFacts
+from gdbext.memory.elf.elffile import find_file_build_id, find_header
+from gdbext.memory.hostfiles import open_named, pread
 from gdbext.starting.corefile import read_build_id
-from gdbext.starting.failures import NoPermissionError, WrongExeError
+from gdbext.starting.failures import WrongExeError
 
 _DEBUG_FOLDERS = ("/usr/lib/debug", "/usr/local/lib/debug")  # where gdb is usually built to find files by build-id
 
@@ -58,10 +60,8 @@ def _has_debug_file(build_id: str) -> bool:
 
 def _is_of(path: str, build_id: Optional[str]) -> bool:
     """Whether an ELF file here may be the one that a core has mapped; gdb opens none of another build-id."""
-    try:
-        return None in (build_id, ours := read_build_id(path)) or ours == build_id
-    except (BadCoreError, NoPermissionError, OSError):
-        return False
+    ours = _examine(path)
+    return ours is not None and (build_id is None or ours in ("", build_id))
 
 
 def _named(facts: CoreFacts, named: str) -> Choice:
@@ -103,8 +103,19 @@ def _find_below(sysroot: str, path: str) -> Optional[str]:
 
 
 def _build_id_of(path: str) -> Optional[str]:
-    # A file that the core names, not the user: whatever is wrong with it, it is not the executable.
-    try:
-        return read_build_id(path)
-    except (BadCoreError, NoPermissionError, OSError):
+    return _examine(path) or None
+
+
+def _examine(path: str) -> Optional[str]:
+    """Return the build-id of an ELF file that a core names, "" where it has none; None for any other file."""
+    descriptor = open_named(path)
+    if descriptor is None:
         return None
+    try:
+        if find_header(pread(descriptor, 0, 64)) is None:
+            return None
+        return find_file_build_id(lambda at, size: pread(descriptor, at, size)) or ""
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
