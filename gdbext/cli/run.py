@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 from gdbext.cli import answer, ending
 from gdbext.cli.gdbrun import GdbOutcome, run_gdb
@@ -99,16 +99,21 @@ class _Run:
         self.interrupted = outcome.stopped == "interrupted"
         if trailer is None and is_full(self.folder):  # gdb could not even say so
             raise GdbFailedError(f"no room to work in: {os.path.dirname(self.folder)} is full", _ROOM)
-        for line in outcome.diagnostics:
-            tell(line.replace(unpacked_path(self.folder), str(self.options.core)))  # as the user has named it
         if trailer is None:
-            raise answer.explain(self.options, outcome)
+            fault = answer.explain(self.options, outcome)
+            self._tell([line for line in outcome.diagnostics if not fault.message.endswith(line)])  # it says the last
+            raise fault
+        self._tell(outcome.diagnostics)
         if trailer.error is not None:
             self._fail(outcome, trailer.error)
         self.output.copy(answer_path(folder))
         if outcome.stopped:
             tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
         return trailer.status
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            tell(line.replace(unpacked_path(self.folder), str(self.options.core)))  # as the user has named it
 
     def _fail(self, outcome: GdbOutcome, error: Mapping[str, Any]) -> None:
         if (refusal := answer.find_refusal(self.options, outcome, error)) is not None:
