@@ -31,7 +31,7 @@ from tests.support.rest import wait_until
 assert folder  # a fixture
 
 DATA = Path(__file__).parent / "data"
-USUAL, MANY = 2, 150  # runs
+USUAL, MANY = 2, 100  # runs
 SEED = 4
 USER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 NO_CAPABILITY = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")

@@ -224,7 +224,7 @@ def draw(seed: int) -> "Iterator[Fault]":
         what = chance.choice([one for one in known if one not in WITH_GDB or door in ("program", "borrowed")])
         if what == "frozen" and not can_freeze():
             continue
-        if (what, door) == ("exec", "gdb"):  # it is gdb's own to attach, and it may wait for ever
+        if door == "gdb" and what in ("exec", "frozen"):  # it is gdb's own to attach, and it may wait for ever
             continue
         yield Fault(door, chance.choice(COMMANDS), what, chance.random() * DOORS[door][1])
 
