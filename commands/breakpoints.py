@@ -9,6 +9,7 @@ import gdb
 from gdbext.commands.reports import BreakpointList, BreakpointRow
 
 from gdbext.bridge.expressions.harmless import check_harmless, one_line
+from gdbext.bridge.expressions.selection import find_thread
 from gdbext.bridge.functions import breakpoints, functions, parameters, remembered
 from gdbext.bridge.functions.breakpoints import Placed, Plan, key_of
 from gdbext.errors import GdbextError, UsageError
@@ -141,7 +142,7 @@ def _now() -> str:
 
 
 def _thread() -> str:
-    thread = gdb.selected_thread()
+    thread = find_thread()
     if thread is None:
         return "no thread"
     return f"thread {thread.num}" + (f" ({thread.name})" if thread.name else "")

@@ -7,7 +7,7 @@ from typing import Iterator, Optional
 
 import gdb
 
-from gdbext.bridge.expressions import language
+from gdbext.bridge.expressions import language, selection
 from gdbext.bridge.ports import threads
 
 FRAMES_A_THREAD = 64
@@ -66,7 +66,7 @@ def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]
 
 
 def _threads() -> Iterator[gdb.InferiorThread]:
-    selected = gdb.selected_thread()
+    selected = selection.find_thread()
     if selected is not None:
         yield selected
     yield from (thread for thread in threads.listed() if thread != selected)

@@ -7,6 +7,8 @@ from typing import Optional
 
 import gdb
 
+from gdbext.bridge.expressions.selection import find_thread
+
 
 @dataclass(frozen=True)
 class Sized:
@@ -72,5 +74,5 @@ def _on_exit(event: object) -> None:
 
 
 def _thread() -> object:
-    thread = gdb.selected_thread()
+    thread = find_thread()
     return None if thread is None else thread.ptid

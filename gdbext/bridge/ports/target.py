@@ -7,6 +7,7 @@ files of this machine.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import replace
@@ -100,14 +101,15 @@ def _sysroot() -> Optional[str]:
 
 
 def _numbered(found: Sequence[Thread]) -> Sequence[Thread]:
-    """Give a core's threads the numbers and names that gdb shows."""
-    known = {threads.find_lwp(thread): thread for thread in threads.listed()}
-    numbered = [
-        replace(thread, number=known[thread.lwp].num, name=thread.name or known[thread.lwp].name)
-        if thread.lwp in known
-        else thread
-        for thread in found
-    ]
+    """Give a core's threads the numbers and names that gdb shows; those that it does not show come after them."""
+    listed = threads.listed()
+    known = {threads.find_lwp(thread): thread for thread in listed}
+    others = itertools.count(max((thread.num for thread in listed), default=0) + 1)
+    numbered = []
+    for thread in found:
+        shown = known.pop(thread.lwp, None)  # of several that share an id in a damaged core gdb shows one
+        number = next(others) if shown is None else shown.num
+        numbered.append(replace(thread, number=number, name=thread.name or (shown.name if shown else None)))
     return sorted(numbered, key=lambda thread: thread.number)
 
 

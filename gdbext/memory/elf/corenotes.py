@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Iterable, Mapping, Optional, Sequence
+from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.memory import Buffer
@@ -29,6 +30,8 @@ SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV = 4, 5, 6, 7, 8, 11
 FAULTS = frozenset((SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV))  # those with an address
 SI_USER, SI_QUEUE, SI_TKILL, SI_KERNEL = 0, -1, -6, 0x80
 _SENT = frozenset((SI_USER, SI_QUEUE, SI_TKILL))
+
+_HIGHEST = 1 << 22  # PID_MAX_LIMIT
 
 KNOWN = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS))
 
@@ -212,7 +215,7 @@ class _Collector:
         page = _sane_page(self._auxv.get(AT_PAGESZ)) or _sane_page(self._file_page)
         return CoreNotes(
             tuple(self._threads), self._process, self._auxv, self._disjoint_files(),
-            self._find_signal(), page, tuple(self._damage), self._find_siginfo(),
+            self._find_signal(), page, (*self._damage, *_check_ids(self._threads)), self._find_siginfo(),
         )  # fmt: skip
 
     def _take(self, taker: object, note: Note) -> None:
@@ -302,6 +305,15 @@ class _Collector:
         if len(kept) < len(self._files):
             self._damage.append(f"NT_FILE holds {len(self._files) - len(kept)} impossible mappings")
         return tuple(kept)
+
+
+def _check_ids(threads: Sequence[CoreThread]) -> Iterator[str]:
+    """Check that each thread has an id of its own: a debugger tells them apart by it."""
+    counts = Counter(thread.lwp for thread in threads)
+    odd = [lwp for lwp, count in counts.items() if count > 1 or not 0 < lwp <= _HIGHEST]
+    if odd:
+        named = ", ".join(map(str, odd[:3])) + (", …" if len(odd) > 3 else "")
+        yield f"{sum(counts[lwp] for lwp in odd)} of {len(threads)} threads have no id of their own ({named})"
 
 
 def _text(data: bytes) -> str:

@@ -100,7 +100,7 @@ def _voted(target: Target, threads: Sequence[Thread]) -> Optional[int]:
 
 def _offsets_of_lwp(target: Target, thread: Thread) -> Sequence[int]:
     start = (thread.tls or 0) - (0 if target.abi.machine in _KNOWN else _REACH)
-    if thread.lwp is None:
+    if not thread.lwp:  # 0 in a damaged core, and in many a word
         return ()
     try:
         data = bytes(target.memory.read(start, _REACH))

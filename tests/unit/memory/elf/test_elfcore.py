@@ -327,6 +327,21 @@ def test_hostile_notes(tmp_path, notes, machine):
     assert bytes(core.read(0x10000, 1)) == b"x"
 
 
+@pytest.mark.parametrize(
+    "lwps, odd",
+    [((7,), None), ((7, 8, 4194304), None), ((0,), "1 of 1 threads have no id of their own (0)"),
+     ((7, 7, 8), "2 of 3 threads have no id of their own (7)"),
+     ((-1, 7, 4194305, 0, 9, 9), "5 of 6 threads have no id of their own (-1, 4194305, 0, …)")],
+)  # fmt: skip
+def test_threads_without_an_id_of_their_own(tmp_path, lwps, odd):
+    writer = CoreWriter().load(0x10000, bytes(PAGE))
+    for lwp in lwps:
+        writer.prstatus(lwp, {"rsp": 0x10000})
+    core = ElfCore(save(tmp_path, writer.build()))
+    assert [problem.message for problem in core.problems] == ([odd] if odd else [])
+    assert [thread.lwp for thread in core.notes.threads] == list(lwps)
+
+
 def test_note_segments_that_overlap_cost_no_more(tmp_path):
     writer = CoreWriter().prstatus(1)
     notes = writer.notes + writer.note("x", 0, b"") * 100000
