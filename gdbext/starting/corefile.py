@@ -31,6 +31,11 @@ def read_core(path: str) -> CoreFacts:
             "notes, without which gdb does not open a core",
             "take the core again, with room on the disk",
         )
+    if facts.pid == -1 and 0 in facts.lwps:  # of which gdb makes minus_one_ptid, which stands for all threads
+        raise BadCoreError(
+            f"{path} is damaged: its notes are of process -1 and thread 0, and gdb aborts on that",
+            "take the core again",
+        )
     return facts
 
 

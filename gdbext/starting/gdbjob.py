@@ -104,6 +104,7 @@ class GdbJob:
             "set auto-load libthread-db on",
             "set libthread-db-search-path $sdir",
             "set confirm off",
+            "maint set internal-error corefile no",  # it raises the limit, and fills the user's folder
             "set width 0",
             "set style enabled off",
             "set python print-stack full",

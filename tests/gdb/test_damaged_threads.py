@@ -10,8 +10,11 @@ import struct
 
 import pytest
 
+from gdbext.errors import BadCoreError
+from gdbext.starting.corefile import read_core
 from tests.gdb.answers import ask
-from tests.gdb.test_errors import ALL
+from tests.gdb.test_errors import ALL, program
+from tests.support import gdbrun
 from tests.support.boards import Board
 from tests.support.glibcs import Unavailable
 
@@ -93,3 +96,33 @@ def test_what_follows_the_selected_thread(damaged, ids):
     assert "Traceback" not in output.err and "SystemError" not in output.err, output
     assert "no thread breakpoint 1" in output.out
     assert 'No symbol "nosuch"' in output.err
+
+
+@pytest.mark.parametrize(
+    "on, name", [(KERNEL, "arena_proliferation"), (GCORE, "arena_proliferation"), (KERNEL, "no_heap")]
+)
+@pytest.mark.parametrize("pid", [None, 0, -1])
+def test_on_what_gdb_aborts_is_seen_before(damaged, on, name, pid):
+    """gdb 13 aborts where the process is -1 and the first thread of a kernel's core 0; on no other ids of these."""
+    aborted = set()
+    for ids in ("none", "only-first-0", "only-later-0"):
+        here = damaged(on, name, IDS[ids], pid)
+        output = gdbrun.run_gdb(["-iex", "maint set internal-error corefile no", *here.options()], cwd=here.directory)
+        if "internal-error" in output.err:
+            aborted.add(ids)
+            with pytest.raises(BadCoreError, match="damaged: its notes are of process -1 and thread 0, and gdb aborts"):
+                read_core(str(here.core))
+        elif pid != -1:
+            read_core(str(here.core))
+    if gdbrun.gdb_version() < (14, 0):
+        assert aborted == ({"none", "only-first-0"} if pid == -1 and on == KERNEL else set())
+
+
+def test_the_program_refuses_what_gdb_aborts_on(damaged):
+    here = damaged(KERNEL, "no_heap", IDS["none"], -1)
+    done = program("triage", "--core", here.core, "--exe", here.executable)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == (
+        f"gdbext: triage: {here.core} is damaged: its notes are of process -1 and thread 0, "
+        "and gdb aborts on that; take the core again\n"
+    )

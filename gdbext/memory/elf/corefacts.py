@@ -23,6 +23,8 @@ class CoreFacts:
     :param build_id: the executable's, hex, from the core's own memory.
     :param build_ids: of all mapped files whose first page is in the core, by path.
     :param files: paths of all mapped files.
+    :param pid: of the process.
+    :param lwps: of its threads.
     :param size: of the file, bytes.
     :param notes_end: where in the file its last note ends; beyond ``size`` where the file was cut.
     :param end: where the file should end.
@@ -32,6 +34,8 @@ class CoreFacts:
     build_id: Optional[str]
     build_ids: Mapping[str, str]
     files: Sequence[str]
+    pid: Optional[int]
+    lwps: Sequence[int]
     size: int
     notes_end: int
     end: int
@@ -62,6 +66,8 @@ def read_facts(path: str) -> CoreFacts:
         build_id=main.build_id if main and table else None,
         build_ids={name: image.build_id for name, image in images if image.build_id},
         files=list(dict.fromkeys(mapped.path for mapped in notes.files)),
+        pid=notes.process.pid if notes.process else None,
+        lwps=[thread.lwp for thread in notes.threads],
         size=file.size,
         notes_end=max((end for end, one in zip(ends, segments) if one.type == PT_NOTE), default=0),
         end=max(ends),
