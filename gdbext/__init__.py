@@ -37,6 +37,7 @@ def open_core(
     :param shapes_folder: containers of one's own, beside those of gdbext.
     :param debugger: a gdb that is borrowed for names and types until the session is closed: ``"gdb"``, or its path.
     :raises BadCoreError: it is no core that can be read.
+    :raises TooLargeError: there is not enough memory for it; later answers may raise it too.
     :raises DebuggerError: that gdb could not be run, died, or is silent; later answers may raise it too.
     :raises UsageError: there is no setting of that name.
     """
@@ -54,10 +55,14 @@ def open_core(
         target, debug, let_go = borrowed.open_core(os.fspath(path), debugger, sysroot, settings)
         return Session(lambda: target, debug, known, shapes_folder, let_go)
     from gdbext.coretarget import target_of
+    from gdbext.errors import out_of_memory
     from gdbext.memory.elf.elfcore import ElfCore
 
-    core = ElfCore(os.fspath(path), sysroot=sysroot)
-    target = target_of(core)
+    try:
+        core = ElfCore(os.fspath(path), sysroot=sysroot)
+        target = target_of(core)
+    except MemoryError:
+        raise out_of_memory() from None
     return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=core.close)
 
 

@@ -50,6 +50,11 @@ class TooLargeError(GdbextError):
     kind = "too-large"
 
 
+def out_of_memory() -> TooLargeError:
+    """Return what Python's MemoryError is to the user."""
+    return TooLargeError("there is not enough memory for an answer", "the machine, a cgroup or ulimit -v bounds it")
+
+
 class DebuggerError(GdbextError):
     """The debugger refused something, or the kernel refused to let us be one."""
 

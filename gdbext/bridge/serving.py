@@ -16,7 +16,7 @@ from gdbext.borrowing.wire import ANSWER, ASK, CALL, DONE, FAIL, PORT, Callback,
 from gdbext.bridge.expressions import language
 from gdbext.bridge.stops.holding import Hold
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo, Symbols
-from gdbext.errors import DebuggerError, GdbextError, StoppedError
+from gdbext.errors import DebuggerError, GdbextError, StoppedError, out_of_memory
 from gdbext.layout.types import Type
 from gdbext.starting import dependencies
 from gdbext.starting.parent import end_with_parent
@@ -101,6 +101,8 @@ class _Server:
             kind, result = FAIL, DebuggerError(" ".join(str(error).split()).rstrip("."))
         except KeyboardInterrupt:
             kind, result = FAIL, StoppedError("stopped")
+        except MemoryError:
+            kind, result = FAIL, out_of_memory()
         finally:
             self._calls.pop()
         self._wire.send(kind, number, result)

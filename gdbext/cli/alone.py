@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Optional, TextIO, Tuple
 
 from gdbext import _mount
 from gdbext.bridge.stops.progress import TerminalProgress
-from gdbext.errors import GdbextError, NoHeapError, NoTargetError, StoppedError
+from gdbext.errors import GdbextError, NoHeapError, NoTargetError, StoppedError, out_of_memory
 from gdbext.grammar.arguments import Arguments
 from gdbext.grammar.catalogue import SETTINGS, default_settings, find_command
 from gdbext.grammar.exchange import Question, answer_path, open_answer, read_question, write_trailer
@@ -75,6 +75,8 @@ def _attempt(
         return None, error
     except KeyboardInterrupt:
         return None, StoppedError("interrupted")
+    except MemoryError:
+        return None, out_of_memory()
     except OSError as error:
         return None, GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
     except Exception as error:  # noqa: BLE001  a defect of ours: the traceback is shown

@@ -12,7 +12,7 @@ from gdbext.cli import ending
 from gdbext.cli.help import help_text
 from gdbext.cli.options import Options, outline, parse
 from gdbext.cli.output import Output, tell
-from gdbext.errors import GdbextError
+from gdbext.errors import GdbextError, out_of_memory
 from gdbext.report import Status
 from gdbext.starting.failures import TimeOutError
 from gdbext.version import __version__
@@ -55,6 +55,8 @@ def _run(words: Sequence[str]) -> int:
         return _answer(options)
     except GdbextError as error:
         return Output(options).fail(options, error)
+    except MemoryError:
+        return Output(options).fail(options, out_of_memory())
     except KeyboardInterrupt:
         return Output(options).fail(options, TimeOutError("stopped before there was an answer"))
 

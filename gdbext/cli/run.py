@@ -16,7 +16,7 @@ from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output, tell
 from gdbext.cli.workfolder import is_full, work_folder
-from gdbext.errors import GdbextError, UsageError
+from gdbext.errors import GdbextError, UsageError, out_of_memory
 from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError
@@ -56,6 +56,8 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
             return run.run(), run.interrupted
     except GdbextError as error:
         return output.fail(options, error), run is not None and run.interrupted
+    except MemoryError:
+        return output.fail(options, out_of_memory()), False
     except OSError as error:
         if output.writing:
             raise

@@ -39,6 +39,7 @@ from gdbext.report import Problem
 if TYPE_CHECKING:
     from gdbext.memory.intervals import Coverage
 
+_LITTLE = 64 << 20  # bytes: headers and notes of less are read wherever they lie
 _TOLD = 20  # problems of one kind
 _TOP = (1 << 64) - 4096  # ends are 64 bits wide, too, and no process has the last page
 _AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
@@ -58,6 +59,7 @@ class CoreFile:
         self._facts = os.fstat(descriptor)
         self.size = self._facts.st_size
         self.mtime = self._facts.st_mtime
+        self.held = max(512 * self._facts.st_blocks, _LITTLE)  # bytes: more headers and notes there cannot be
         if self.size == 0:
             raise BadCoreError(f"{path} is empty", "was it cut by a full disk or by ulimit -c?")
         self.data: Source = (_map(descriptor, self.size) if mmap else None) or self._file
@@ -149,7 +151,7 @@ def read_headers(file: CoreFile) -> tuple[ElfHeader, list[Segment]]:
         raise BadCoreError(what, _AGAIN)
     count = _count_segments(file, header)
     size = count * header.entry_size
-    if header.phoff + size > file.size:
+    if header.phoff + size > file.size or size > file.held:
         raise BadCoreError(
             f"{file.path} is cut inside its {count} program headers, or damaged",
             _AGAIN,
@@ -172,22 +174,29 @@ def _count_segments(file: CoreFile, header: ElfHeader) -> int:
     first = parse_segments(file.read(header.phoff, header.entry_size), header)
     if first and first[0].type == PT_NOTE:
         found, odd = divmod(first[0].offset - header.phoff, header.entry_size)
-        last = parse_segments(file.read(first[0].offset - header.entry_size, header.entry_size), header)
-        if found > 1 and not odd and last and last[0].type == PT_LOAD:
-            return found
+        if found > 1 and not odd:
+            last = parse_segments(file.read(first[0].offset - header.entry_size, header.entry_size), header)
+            if last and last[0].type == PT_LOAD:
+                return found
     raise BadCoreError(f"{file.path} is truncated, and with it the number of its mappings", _AGAIN)
 
 
 def read_notes(
     file: CoreFile, header: ElfHeader, segments: Sequence[Segment]
 ) -> tuple[CoreNotes, list[Problem]]:
-    """Return what the notes say, and what is wrong with them."""
+    """Return what the notes say, and what is wrong with them.
+
+    :raises BadCoreError: when they would be more than is on the disk: in a hole of the file.
+    """
     notes: list[Note] = []
     damage: list[str] = []
     budget = file.size  # segments that overlap must not multiply the work
     for segment in segments:
         if segment.type != PT_NOTE or budget <= 0:
             continue
+        if min(segment.filesz, file.size - segment.offset) > file.held:
+            what = f"{file.path} is damaged: of its {segment.filesz} bytes of notes most are in a hole of the file"
+            raise BadCoreError(what, _AGAIN)
         data = file.read(segment.offset, segment.filesz)
         budget -= max(len(data), 64)
         if len(data) < segment.filesz:

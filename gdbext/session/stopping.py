@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Callable, Optional, TypeVar
 
-from gdbext.errors import StoppedError, UsageError
+from gdbext.errors import StoppedError, UsageError, out_of_memory
 from gdbext.progress import own_checks
 
 Result = TypeVar("Result")
@@ -47,6 +47,7 @@ class Stops:
         No context manager of Python's own code has a part in it: an interrupt may come between its lines.
 
         :raises StoppedError: it was stopped, and had nothing to say in time.
+        :raises TooLargeError: there was not enough memory for it.
         :raises UsageError: something is at work already.
         """
         if self._worker is not None:
@@ -67,6 +68,8 @@ class Stops:
             if not self._stopped:
                 raise
             raise StoppedError("stopped") from None
+        except MemoryError:
+            raise out_of_memory() from None
         finally:
             del checks[before:]
 

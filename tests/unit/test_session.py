@@ -13,7 +13,7 @@ import pytest
 
 import gdbext
 from gdbext._mount import mount
-from gdbext.errors import BadCoreError, GdbextError, NoTargetError, UsageError
+from gdbext.errors import BadCoreError, GdbextError, NoTargetError, TooLargeError, UsageError
 from gdbext.memory.elf.elfcore import ElfCore
 from gdbext.session import Session
 from tests.support.elfwriter import CoreWriter
@@ -101,3 +101,15 @@ def test_a_core_that_is_none_leaves_no_file_open(tmp_path):
         gdbext.open_core(path)
     gc.collect()
     assert os.path.realpath(path) not in map(os.path.realpath, open_files())
+
+
+def test_too_little_memory_is_an_error_of_ours(monkeypatch):
+    def fail(*arguments, **named):
+        raise MemoryError
+
+    session = Session(fail)
+    with pytest.raises(TooLargeError, match="there is not enough memory for an answer; the machine, a cgroup or"):
+        session.triage()
+    monkeypatch.setattr("gdbext.memory.elf.elfcore.ElfCore.__init__", fail)
+    with pytest.raises(TooLargeError):
+        gdbext.open_core("core")

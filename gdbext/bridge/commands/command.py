@@ -18,7 +18,7 @@ import gdb
 from gdbext.bridge.commands.charset import writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
-from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError
+from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError, out_of_memory
 from gdbext.files import replacing
 from gdbext.grammar.arguments import Arguments, find_json, nearest, parse
 from gdbext.progress import checked, limit_threads
@@ -91,6 +91,8 @@ def attempt(context: Context, work: Callable[[], None]) -> Optional[GdbextError]
         work()
     except (GdbextError, KeyboardInterrupt, gdb.error) as error:
         return _explain(error, context)
+    except MemoryError:
+        return out_of_memory()
     except Exception as error:  # noqa: BLE001  the one boundary: the traceback is shown
         gdb.write(traceback.format_exc(), gdb.STDERR)
         return InternalError(f"{type(error).__name__}: {error}", "please report the traceback")

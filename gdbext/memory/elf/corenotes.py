@@ -32,6 +32,7 @@ SI_USER, SI_QUEUE, SI_TKILL, SI_KERNEL = 0, -1, -6, 0x80
 _SENT = frozenset((SI_USER, SI_QUEUE, SI_TKILL))
 
 _HIGHEST = 1 << 22  # PID_MAX_LIMIT
+_AUXV = 1 << 16  # bytes; the kernel writes some 400
 
 KNOWN = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS))
 
@@ -245,7 +246,7 @@ class _Collector:
         self._process = ProcessInfo(pid, _text(comm), _text(arguments).rstrip(" "))
 
     def _take_auxv(self, data: Buffer) -> None:
-        self._auxv.update(parse_auxv(data, self._abi))
+        self._auxv.update(parse_auxv(data[:_AUXV], self._abi))
 
     def _take_files(self, data: Buffer) -> None:
         size = self._abi.pointer_size
@@ -255,7 +256,7 @@ class _Collector:
             return
         table = memoryview(data)[2 * size : (2 + 3 * count) * size]
         rows = struct.iter_unpack(f"{self._abi.order_mark}3{self._abi.word_format[-1]}", table)
-        names = bytes(data[(2 + 3 * count) * size :]).split(b"\0")
+        names = bytes(data[(2 + 3 * count) * size :]).split(b"\0", count)
         if len(names) <= count:
             self._damage.append(f"NT_FILE names {len(names) - 1} files for {count} mappings")
         self._file_page = page

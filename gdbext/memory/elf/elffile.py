@@ -133,6 +133,9 @@ def for_each_note(data: Buffer, byteorder: ByteOrder, align: int = 4) -> Iterato
     at = 0
     while at + head.size <= len(data):
         namesz, descsz, kind = head.unpack_from(data, at)
+        if not namesz and not descsz and not kind:  # padding; notes begin nowhere behind it
+            yield from [None] if bytes(data[at:]).strip(b"\0") else []
+            return
         name = at + head.size
         start = (name + namesz + mask) & ~mask
         if start + descsz > len(data):

@@ -3,6 +3,8 @@
 import os
 import random
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -340,6 +342,67 @@ def test_threads_without_an_id_of_their_own(tmp_path, lwps, odd):
     core = ElfCore(save(tmp_path, writer.build()))
     assert [problem.message for problem in core.problems] == ([odd] if odd else [])
     assert [thread.lwp for thread in core.notes.threads] == list(lwps)
+
+
+GIANT = 1 << 40
+
+
+def giant(tmp_path, *parts):
+    """A sparse file of 1 TiB with (offset, bytes) in it."""
+    with open(tmp_path / "core", "wb") as file:
+        for at, data in parts:
+            file.seek(at)
+            file.write(data)
+        file.truncate(GIANT)
+    return str(tmp_path / "core")
+
+
+def test_tables_in_a_hole_are_not_read(tmp_path):
+    """A file of a few KiB on the disk, whose headers would be a hundred gigabytes."""
+    writer = CoreWriter().prstatus(1)
+    table = writer.segment(4, 0, 0x2000, 0, len(writer.notes), 0, 4) + writer.segment(1, 6, 0x3000, 0x10000, 4, 4)
+    section = bytes(44) + writer.pack("I", 0x7FFFFFFF) + bytes(16)
+    path = giant(tmp_path, (0, writer.header(4, 0xFFFF, shoff=0x1000)), (64, table), (0x1000, section))
+    for mmap in (True, False):
+        with pytest.raises(BadCoreError, match="is cut inside its 2147483647 program headers, or damaged; take"):
+            ElfCore(path, mmap=mmap)
+    table = writer.segment(4, 0, 0x2000, 0, GIANT - 0x2000, 0, 4) + writer.segment(1, 6, 0x3000, 0x10000, 4, 4)
+    path = giant(tmp_path, (0, writer.header(4, 2)), (64, table), (0x2000, writer.notes))
+    for mmap in (True, False):
+        with pytest.raises(BadCoreError, match="of its 1099511619584 bytes of notes most are in a hole of the file"):
+            ElfCore(path, mmap=mmap)
+
+
+def test_a_cut_core_whose_first_header_leads_nowhere(tmp_path):
+    writer = CoreWriter()
+    data = writer.header(4, 0xFFFF, shoff=1 << 62) + writer.segment(4, 0, 0, 0, 0, 0, 4) + bytes(PAGE)
+    for mmap in (True, False):
+        with pytest.raises(BadCoreError, match="is truncated, and with it the number of its mappings"):
+            ElfCore(save(tmp_path, data), mmap=mmap)
+
+
+@pytest.mark.parametrize("count", [0, 1, (48 << 20) // 24 - 8, 1 << 60])
+def test_counts_and_zeros_cost_no_more_than_their_bytes(tmp_path, count):
+    """As many names, threads or notes as there are zeros would be gigabytes."""
+    zeros = bytes(48 << 20)
+    writer = CoreWriter().prstatus(1).load(0x10000, bytes(PAGE))
+    writer.add("CORE", 0x46494C45, writer.words(count, 4096) + zeros).add("CORE", 6, b"\1" * 8 + zeros)
+    writer.notes += zeros
+    path = save(tmp_path, writer.build())
+    del zeros, writer
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({600 << 20},) * 2)"
+    opened = f"from gdbext.memory.elf.corefacts import read_facts; print(read_facts({path!r}).lwps)"
+    done = subprocess.run([sys.executable, "-c", f"{limited}; {opened}"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[1]\n", done.stderr[-2000:]
+
+
+def test_zeros_behind_notes_are_padding_and_before_notes_damage(tmp_path):
+    writer = CoreWriter().prstatus(1).load(0x10000, bytes(PAGE))
+    writer.notes += bytes(40)
+    assert ElfCore(save(tmp_path, writer.build())).problems == ()
+    writer.prstatus(2)
+    core = ElfCore(save(tmp_path, writer.build()))
+    assert [problem.message for problem in core.problems] == ["the notes do not fit into their segment"]
 
 
 def test_note_segments_that_overlap_cost_no_more(tmp_path):
