@@ -29,7 +29,7 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
         check_process(options.pid)
         exe = exe or find_running(options.pid)
     if options.core is not None and options.needs_target:
-        core = _unpacked(options.core, folder, deadline)
+        core = _unpacked(options.core, folder, deadline, options.max_unpacked)
         facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
     alone = _is_alone(options, exe, facts)
@@ -56,11 +56,11 @@ def unpacked_path(folder: str) -> str:
     return os.path.join(folder, "core")
 
 
-def _unpacked(core: str, folder: str, deadline: Optional[float]) -> str:
+def _unpacked(core: str, folder: str, deadline: Optional[float], most: Optional[int]) -> str:
     packing = find_packing(core)
     if packing is None:
         return core
-    unpack(core, packing, unpacked_path(folder), deadline)
+    unpack(core, packing, unpacked_path(folder), deadline, most)
     return unpacked_path(folder)
 
 

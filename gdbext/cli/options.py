@@ -47,6 +47,7 @@ class Options:
     :param samples: how many times a process is looked at.
     :param interval: seconds between two looks.
     :param color: "auto", "always" or "never".
+    :param max_unpacked: bytes, or None for what there is room for.
     :param help: whether help is asked for, of the command where one is named.
     """
 
@@ -65,6 +66,7 @@ class Options:
     interval: Optional[float] = None
     color: str = "auto"
     swapped: bool = False
+    max_unpacked: Optional[int] = None
     help: bool = False
     version: bool = False
 

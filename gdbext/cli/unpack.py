@@ -1,7 +1,7 @@
 """Cores packed as .zst, .lz4, .xz or .gz, recognised by their first bytes.
 
 xz and gzip are Python's own; zstd and lz4 need the programs of that name. Pages of zeros become holes,
-so that the unpacked core takes no more disk than its contents.
+so that the unpacked core takes no more disk than its contents; and those are bounded.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from typing import IO, Iterator, NamedTuple, Optional, cast
 
 from gdbext.cli.children import await_end, started
-from gdbext.errors import BadCoreError
+from gdbext.errors import BadCoreError, TooLargeError
 from gdbext.files import private
 from gdbext.starting.corefile import open_binary
 from gdbext.starting.failures import GdbFailedError, TimeOutError
+from gdbext.wording import size_text
 
 _STEP = 1 << 20
 _HOLE = 4096
@@ -55,17 +56,25 @@ def find_packing(path: str) -> Optional[Packing]:
     return next((packing for packing in PACKINGS if start.startswith(packing.magic)), None)
 
 
-def unpack(path: str, packing: Packing, target: str, deadline: Optional[float]) -> None:
+def unpack(
+    path: str, packing: Packing, target: str, deadline: Optional[float], most: Optional[int] = None
+) -> None:
     """Unpack a core into the file ``target``, which gets its modification time.
 
     :param deadline: in seconds of ``time.monotonic``, or None.
+    :param most: bytes besides zeros that it may unpack to; None: nine tenths of what is free there.
     :raises BadCoreError: when the packed data are damaged or end early.
+    :raises TooLargeError: when it unpacks to more.
     :raises GdbFailedError: when the program for it is missing or the disk is full.
     :raises TimeOutError: at the deadline.
     """
     try:
         with _opened(path, packing) as source, open(target, "wb", opener=private) as out:
-            _copy_sparse(source, out, deadline)
+            _copy_sparse(source, out, deadline, _find_room(target) if most is None else most)
+    except _Full as full:
+        whose = f"that are nine tenths of what is free in {os.path.dirname(target)}" if most is None else "allowed"
+        what = f"{path} unpacks to more than the {size_text(full.most)} {whose}"
+        raise TooLargeError(what, "--max-unpacked SIZE allows more, TMPDIR names another place") from None
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise BadCoreError(f"{path} cannot be unpacked: {error}", "was it copied whole?") from None
     except OSError as error:
@@ -119,7 +128,19 @@ def _kill(child: "subprocess.Popen[bytes]") -> None:
     await_end(child)
 
 
-def _copy_sparse(source: IO[bytes], out: IO[bytes], deadline: Optional[float]) -> None:
+class _Full(Exception):
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+
+def _find_room(target: str) -> int:
+    facts = os.statvfs(os.path.dirname(target))
+    return facts.f_bavail * facts.f_frsize // 10 * 9
+
+
+def _copy_sparse(source: IO[bytes], out: IO[bytes], deadline: Optional[float], most: int) -> None:
+    written = 0
     while True:
         data = source.read(_STEP)
         if not data:
@@ -130,6 +151,9 @@ def _copy_sparse(source: IO[bytes], out: IO[bytes], deadline: Optional[float]) -
             page = data[at : at + _HOLE]
             if page == _ZEROS:
                 out.seek(_HOLE, os.SEEK_CUR)
-            else:
-                out.write(page)
+                continue
+            written += len(page)
+            if written > most:
+                raise _Full(most)
+            out.write(page)
     out.truncate(out.tell())

@@ -166,6 +166,8 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("color", "choice", "when to colour text; auto is on a terminal, unless NO_COLOR is set",
            ("auto", "always", "never"), metavar="WHEN"),
     Option("swapped", "flag", "also read what is swapped out of --pid, which brings it back into RAM"),
+    Option("max-unpacked", "size", "how much a packed core may unpack to, besides zeros (default nine tenths of what "
+           "is free in TMPDIR)", metavar="SIZE"),
     Option("samples", "text", "lockwait with --pid: take N samples, and say what is stuck, what is slow, and what "
            "moves; the process goes on between", metavar="N"),
     Option("interval", "text", "seconds between two samples (default 1)", metavar="S"),
@@ -780,7 +782,7 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
 )
 
-_OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "help")
+_OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "help")
 
 OWN_COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(

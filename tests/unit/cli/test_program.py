@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from gdbext import __version__
+from gdbext.errors import TooLargeError
 from gdbext.grammar import catalogue
 from gdbext.grammar.usage import shell_help
 from tests.support.rest import wait_until
@@ -681,6 +682,36 @@ def test_unpacking_takes_no_longer_than_the_timeout(tmp_path):
     packed.write_bytes(gzip.compress(bytes(100)))
     with pytest.raises(TimeOutError, match="the time was up before the core was unpacked"):
         unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), time.monotonic() - 1)
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_a_packed_core_that_is_too_large(program, ending):
+    bomb = program.folder / "bomb"
+    bomb.write_bytes(program.core.read_bytes() + b"x" * (8 << 20))
+    packed = program.folder / f"core.{ending}"
+    packed.write_bytes(PACKERS[ending](bomb))
+    error = program.fails("triage", "--core", packed, "--max-unpacked=4M")
+    assert error["kind"] == "too-large"
+    assert error["message"] == f"{packed} unpacks to more than the 4 MiB allowed"
+    assert error["hint"] == "--max-unpacked SIZE allows more, TMPDIR names another place"
+    assert list(program.temporary.iterdir()) == []
+    assert program.run("triage", "--core", packed, "--max-unpacked=9M")[0] == 0
+
+
+def test_the_disk_is_not_filled(tmp_path, monkeypatch):
+    from gdbext.cli.unpack import find_packing, unpack
+
+    packed = tmp_path / "x.gz"
+    packed.write_bytes(gzip.compress(b"x" * (1 << 20) + bytes(1 << 30)))
+    room = os.statvfs_result((4096, 4096, 900, 300, 266, 0, 0, 0, 0, 255))
+    monkeypatch.setattr("os.statvfs", lambda path: room if path == str(tmp_path) else None)
+    unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), None, 1 << 20)
+    with pytest.raises(TooLargeError) as caught:
+        unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), None)
+    assert str(caught.value) == (
+        f"{packed} unpacks to more than the 958 KiB that are nine tenths of what is free in {tmp_path}; "
+        "--max-unpacked SIZE allows more, TMPDIR names another place"
+    )
 
 
 def test_a_full_disk(tmp_path):
