@@ -34,6 +34,7 @@ from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
 from gdbext.starting.parent import DEATH_SIGNAL
 from gdbext.starting.process import is_stopped, not_attached, wake
+from gdbext.starting.specialfiles import choose_places
 from gdbext.target import Target
 from gdbext.tracing.tracer import find_process
 
@@ -58,8 +59,11 @@ def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str
     core = ElfCore(path, sysroot=sysroot)
     with ExitStack() as stack:
         stack.callback(core.close)
-        ours, exe = target_of(core), choose_exe(read_core(path), None, sysroot).exe
-        borrowed = BorrowedGdb(GdbJob(gdb, path, exe, sysroot))
+        ours, facts = target_of(core), read_core(path)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gdbext-"))
+        places = choose_places(facts, sysroot, None, folder)
+        exe = choose_exe(facts, None, sysroot).exe
+        borrowed = BorrowedGdb(GdbJob(gdb, path, exe, places.sysroot, places.debug_dir))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
         made = replace(target, memory=ours.memory, identity=ours.identity, symbols=borrowed.symbols)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Iterator, Mapping, Sequence
 
 from gdbext.cli.children import await_end, started
-from gdbext.cli.job import make_job, unpacked_path
+from gdbext.cli.job import make_job
 from gdbext.cli.options import Options
 from gdbext.cli.workfolder import work_folder
 from gdbext.errors import UsageError
@@ -19,7 +19,7 @@ from gdbext.starting.gdbjob import with_packages
 
 
 def open_target(options: Options) -> int:
-    """Become gdb, or wait for it where an unpacked core is to be removed; return its exit status.
+    """Become gdb, or wait for it where an unpacked core, or a sysroot, is to be removed; return its exit status.
 
     :raises UsageError: when not exactly one core or process is named.
     :raises GdbextError: when it cannot be opened, or there is no gdb.
@@ -28,7 +28,7 @@ def open_target(options: Options) -> int:
     with work_folder() as folder:
         job = make_job(options, folder, None)
         line, environment = job.interactive_arguments(options.pid), with_packages(os.environ)
-        if job.core == unpacked_path(folder):
+        if os.listdir(folder):
             return _wait_for(line, environment)
     return _become(line, environment)
 

@@ -15,16 +15,18 @@ from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
 from gdbext.starting.gdbjob import GdbJob, has_packages
 from gdbext.starting.process import check_process
+from gdbext.starting.specialfiles import Places, choose_places
 
 
 def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob:
     """Return what gdb is to open for a command; a remark on the executable is said at once.
 
-    :param folder: where a packed core is unpacked.
+    :param folder: where a packed core is unpacked; it must outlive gdb where something is in it.
     :param deadline: in seconds of ``time.monotonic``, or None.
     :raises GdbextError: when there is no such process, or the core or the named executable is none.
     """
     core, exe, facts = None, options.exe, None
+    places = Places(options.sysroot, options.debug_dir)
     if options.pid is not None and options.needs_target:
         check_process(options.pid)
         exe = exe or find_running(options.pid)
@@ -32,8 +34,11 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
         core = _unpacked(options.core, folder, deadline, options.max_unpacked)
         facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
+        places = choose_places(facts, options.sysroot, options.debug_dir, folder)
+        for remark in places.remarks:
+            tell(f"gdbext: {remark}")
     alone = _is_alone(options, exe, facts)
-    return GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped, alone)
+    return GdbJob(options.gdb, core, exe, places.sysroot, places.debug_dir, options.swapped, alone)
 
 
 def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) -> bool:

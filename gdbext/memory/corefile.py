@@ -81,7 +81,7 @@ def _open(path: str) -> int:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise BadCoreError(f"{path} is not a regular file", "give the path of a core file")
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "give the path of a core file that you may read"

@@ -12,7 +12,7 @@ from gdbext.memory.hostfiles import open_named, pread
 from gdbext.starting.corefile import read_build_id
 from gdbext.starting.failures import WrongExeError
 
-_DEBUG_FOLDERS = ("/usr/lib/debug", "/usr/local/lib/debug")  # where gdb is usually built to find files by build-id
+DEBUG_FOLDERS = ("/usr/lib/debug", "/usr/local/lib/debug")  # where gdb is usually built to find files by build-id
 
 
 class Choice(NamedTuple):
@@ -55,7 +55,7 @@ def is_unknown_here(facts: CoreFacts) -> bool:
 
 
 def _has_debug_file(build_id: str) -> bool:
-    return any(os.path.exists(f"{folder}/.build-id/{build_id[:2]}/{build_id[2:]}") for folder in _DEBUG_FOLDERS)
+    return any(os.path.exists(f"{folder}/.build-id/{build_id[:2]}/{build_id[2:]}") for folder in DEBUG_FOLDERS)
 
 
 def _is_of(path: str, build_id: Optional[str]) -> bool:

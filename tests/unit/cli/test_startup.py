@@ -29,7 +29,7 @@ FOR_GDB = FOR_HELP | {
     "gdbext.memory.hostfiles",
     "gdbext.memory.elf.corenotes",
     "gdbext.memory.elf.elffile", "gdbext.memory.pieces", "gdbext.starting.corefile", "gdbext.starting.executable",
-    "gdbext.starting.gdbjob", "gdbext.starting.process", "gdbext.wording",
+    "gdbext.starting.gdbjob", "gdbext.starting.process", "gdbext.starting.specialfiles", "gdbext.wording",
 }  # fmt: skip
 RUN = """
 import json, sys
