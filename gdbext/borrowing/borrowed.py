@@ -61,9 +61,8 @@ def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str
         stack.callback(core.close)
         ours, facts = target_of(core), read_core(path)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gdbext-"))
-        places = choose_places(facts, sysroot, None, folder)
-        exe = choose_exe(facts, None, sysroot).exe
-        borrowed = BorrowedGdb(GdbJob(gdb, path, exe, places.sysroot, places.debug_dir))
+        places = choose_places(facts, choose_exe(facts, None, sysroot).exe, sysroot, None, folder)
+        borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
         made = replace(target, memory=ours.memory, identity=ours.identity, symbols=borrowed.symbols)

@@ -26,19 +26,20 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
     :raises GdbextError: when there is no such process, or the core or the named executable is none.
     """
     core, exe, facts = None, options.exe, None
-    places = Places(options.sysroot, options.debug_dir)
+    places = Places(exe, options.sysroot, options.debug_dir)
     if options.pid is not None and options.needs_target:
         check_process(options.pid)
         exe = exe or find_running(options.pid)
+        places = places._replace(exe=exe)
     if options.core is not None and options.needs_target:
         core = _unpacked(options.core, folder, deadline, options.max_unpacked)
         facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
-        places = choose_places(facts, options.sysroot, options.debug_dir, folder)
+        places = choose_places(facts, exe, options.sysroot, options.debug_dir, folder)
         for remark in places.remarks:
             tell(f"gdbext: {remark}")
     alone = _is_alone(options, exe, facts)
-    return GdbJob(options.gdb, core, exe, places.sysroot, places.debug_dir, options.swapped, alone)
+    return GdbJob(options.gdb, core, places.exe, places.sysroot, places.debug_dir, options.swapped, alone)
 
 
 def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) -> bool:

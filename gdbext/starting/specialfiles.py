@@ -8,29 +8,39 @@ from collections import defaultdict
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from gdbext.memory.elf.corefacts import CoreFacts
+from gdbext.memory.elf.elffile import find_debuglink
+from gdbext.memory.hostfiles import open_regular, pread
 from gdbext.starting.executable import DEBUG_FOLDERS
 
 
 class Places(NamedTuple):
-    """Where gdb is to look, and lines for the user about what it is kept from."""
+    """What gdb is to open, where it is to search, and lines for the user about what it is kept from."""
 
+    exe: Optional[str]
     sysroot: Optional[str]
     debug_dir: Optional[str]
     remarks: Sequence[str] = ()
 
 
-def choose_places(facts: CoreFacts, sysroot: Optional[str], debug_dir: Optional[str], folder: str) -> Places:
+def choose_places(
+    facts: CoreFacts, exe: Optional[str], sysroot: Optional[str], debug_dir: Optional[str], folder: str
+) -> Places:
     """Return where gdb finds the files of a core without meeting one that is not regular.
 
+    :param exe: the executable for gdb, or None; it is left out where its debug file is not regular.
     :param folder: where a sysroot of links is made if one is needed; it must outlive gdb.
     """
-    mapped = sorted(path for path in (_here(path, sysroot) for path in facts.files) if _is_special(path))
-    debug = sorted(filter(_is_special, _debug_files(facts, debug_dir)))
-    if mapped:
-        sysroot = _make_sysroot(facts.files, sysroot, os.path.join(folder, "sysroot"))
+    folders = (debug_dir,) if debug_dir else DEBUG_FOLDERS
+    bad = {path: one for path in facts.files if (one := _find_special(_here(path, sysroot), folders))}
+    debug = sorted(filter(_is_special, _debug_files(facts, folders)))
+    bad_exe = _find_special(exe, folders) if exe else None
+    if bad:
+        good = [path for path in facts.files if path not in bad]
+        sysroot = _make_sysroot(good, sysroot, os.path.join(folder, "sysroot"))
     if debug:
         debug_dir = os.path.join(folder, "sysroot")  # which holds no debug info
-    return Places(sysroot, debug_dir, [*map(_remark, mapped[:3]), *map(_remark, debug[:3])])
+    found = sorted({*bad.values(), *([bad_exe] if bad_exe else [])})
+    return Places(None if bad_exe else exe, sysroot, debug_dir, [*map(_remark, found[:3]), *map(_remark, debug[:3])])
 
 
 def _remark(path: str) -> str:
@@ -49,9 +59,24 @@ def _is_special(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def _debug_files(facts: CoreFacts, debug_dir: Optional[str]) -> Iterator[str]:
+def _find_special(path: str, folders: Sequence[str]) -> Optional[str]:
+    """Return the file, or where gdb would search for its debug info by name, that is not regular; None for neither."""
+    return next(filter(_is_special, (path, *_linked_files(path, folders))), None)
+
+
+def _linked_files(path: str, folders: Sequence[str]) -> Iterator[str]:
+    descriptor = open_regular(path)
+    if descriptor is None:
+        return
+    with open(descriptor, "rb", buffering=0):
+        name = find_debuglink(lambda offset, size: pread(descriptor, offset, size))
+    for home in {os.path.dirname(path), os.path.dirname(os.path.realpath(path))} if name else ():
+        yield from (f"{home}/{name}", f"{home}/.debug/{name}", *(f"{folder}{home}/{name}" for folder in folders))
+
+
+def _debug_files(facts: CoreFacts, folders: Sequence[str]) -> Iterator[str]:
     for build_id in {facts.build_id, *facts.build_ids.values()} - {None}:
-        for folder in (debug_dir,) if debug_dir else DEBUG_FOLDERS:
+        for folder in folders:
             path = f"{folder}/.build-id/{str(build_id)[:2]}/{str(build_id)[2:]}"
             yield from (path, f"{path}.debug")
 

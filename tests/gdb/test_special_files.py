@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -66,6 +67,23 @@ def test_a_fifo_below_the_sysroot(here, tmp_path):
     done = program("triage", "--core", here.core, "--exe", here.executable, "--sysroot", tmp_path, "--timeout", 60)
     assert done.returncode in (0, 1, 3), done.stderr
     assert f"libc.so.6 {NO_FILE}\n" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["{name}", ".debug/{name}"])
+def test_a_fifo_for_a_debug_file(here, tmp_path, place):
+    if not shutil.which("objcopy"):
+        pytest.skip("no objcopy")
+    exe, debug = tmp_path / "program", tmp_path / "program.debug"
+    shutil.copy(here.executable, exe)
+    debug.write_bytes(b"x")
+    subprocess.run(["objcopy", "-g", f"--add-gnu-debuglink={debug}", exe], check=True)
+    debug.unlink()
+    fifo = tmp_path / place.format(name=debug.name)
+    fifo.parent.mkdir(exist_ok=True)
+    os.mkfifo(fifo)
+    done = program("triage", "--core", here.core, "--exe", exe, "--timeout", 60)
+    assert done.returncode in (0, 1, 3), done.stderr
+    assert f"gdbext: {fifo} {NO_FILE}\n" in done.stderr
 
 
 def test_a_fifo_for_a_core_or_an_executable(here, tmp_path):

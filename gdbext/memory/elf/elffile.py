@@ -7,6 +7,7 @@ bounded by the bytes at hand, and what does not fit is not there.
 from __future__ import annotations
 
 import itertools
+import os
 import struct
 from dataclasses import dataclass
 from typing import Callable, Iterator, Optional, Sequence
@@ -29,6 +30,7 @@ TYPES = {1: "an object file", 2: "an executable", 3: "a shared object or executa
 _MODULE_SEGMENTS = 128
 _MODULE_NOTES = 64
 _NOTE_BYTES = 1 << 16
+_DEBUGLINK = b".gnu_debuglink\0"
 
 
 @dataclass(frozen=True)
@@ -250,3 +252,25 @@ def find_file_build_id(read: Callable[[int, int], Buffer]) -> Optional[str]:
         return None
     segments = parse_segments(read(header.phoff, header.phnum * header.entry_size), header)
     return _find_build_id(segments, header.byteorder, lambda note: read(note.offset, note.filesz))
+
+
+def find_debuglink(read: Callable[[int, int], Buffer]) -> Optional[str]:
+    """Return the name of an ELF file's separate debug file from its ``.gnu_debuglink``, or None.
+
+    :param read: file offset and size to bytes; fewer at the end of the file.
+    """
+    head = bytes(read(0, 64))
+    header = find_header(head)
+    if header is None:
+        return None
+    wide = header.pointer_size == 8
+    size, count, names = struct.unpack_from(header.order_mark + "HHH", head, 58 if wide else 46)
+    if size != (64 if wide else 40):
+        return None
+    table, form = read(header.shoff, size * count), header.order_mark + ("IIQQQQ" if wide else "IIIIII")
+    rows = [struct.unpack_from(form, table, at) for at in range(0, len(table) - size + 1, size)]
+    strings = bytes(read(rows[names][4], min(rows[names][5], _NOTE_BYTES))) if names < len(rows) else b""
+    for name, _, _, _, offset, length in rows:
+        if strings[name : name + len(_DEBUGLINK)] == _DEBUGLINK:
+            return os.fsdecode(bytes(read(offset, min(length, 4096))).partition(b"\0")[0]) or None
+    return None

@@ -33,13 +33,13 @@ def places(there, tmp_path, *more, debug_dir=None):
     facts = read_core(written(tmp_path, "core", maker.core(modules)))
     folder = tmp_path / "folder"
     folder.mkdir()
-    return choose_places(facts, str(there), debug_dir, str(folder))
+    return choose_places(facts, None, str(there), debug_dir, str(folder))
 
 
 def test_nothing_is_made_where_all_is_regular(there, tmp_path):
     (there / "data").mkdir()
     found = places(there, tmp_path, "/data", "/gone", "relative")
-    assert found == (str(there), None, [])
+    assert found == (None, str(there), None, [])
     assert os.listdir(tmp_path / "folder") == []
 
 
