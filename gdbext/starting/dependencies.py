@@ -13,6 +13,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import os
+import re
 import shlex
 import signal
 import sys
@@ -21,7 +22,8 @@ from typing import Iterator, Optional, Sequence
 
 from gdbext.errors import MissingDependencyError
 
-NEEDED = ("numpy", "tabulate", "tomli")
+FLOORS = {"numpy": (1, 19), "tabulate": (0, 8, 9), "tomli": (1, 1)}  # those of requirements/gdb.txt
+NEEDED = tuple(FLOORS)
 HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python has them
 
 _THREADS = "OPENBLAS_NUM_THREADS"
@@ -49,17 +51,30 @@ def load(*names: str) -> None:
     """Import what is needed now; each takes a noticeable part of a short command's time.
 
     :param names: of :data:`NEEDED`; none means numpy, which nothing can do without.
-    :raises MissingDependencyError: when one of them is absent or broken.
+    :raises MissingDependencyError: when one of them is absent, broken or too old.
     """
-    wanted = [name for name in names or NEEDED[:1] if name not in sys.modules]
-    if not wanted:
-        return
+    names = names or NEEDED[:1]
+    wanted = [name for name in names if sys.modules.get(name) is None]
+    if wanted:
+        _import(wanted)
+    for name in names:
+        _check_floor(name, str(getattr(sys.modules[name], "__version__", "")))
+
+
+def _import(wanted: Sequence[str]) -> None:
     with _own_first(), _signals_blocked(), _one_thread():
         for name in wanted:
             try:
                 importlib.import_module(name)
             except ImportError as error:
                 raise _missing(_unavailable() or [name], _reason_of(error)) from None
+
+
+def _check_floor(name: str, version: str) -> None:
+    floor = FLOORS[name]
+    if version and tuple(map(int, re.findall(r"\d+", version)[: len(floor)])) < floor:
+        needed = ".".join(map(str, floor))
+        raise _missing([name], f"{name} {version} is too old: {needed} or later is needed")
 
 
 @contextmanager
@@ -123,7 +138,15 @@ def _one_thread() -> Iterator[None]:
 
 
 def _unavailable() -> Sequence[str]:
-    return [name for name in NEEDED if name not in sys.modules and importlib.util.find_spec(name) is None]
+    return [name for name in NEEDED if sys.modules.get(name) is None and _find_spec(name) is None]
+
+
+def _find_spec(name: str) -> Optional[importlib.machinery.ModuleSpec]:
+    """Return where a package is, or None: also where something forbids its import."""
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
 
 
 def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:

@@ -146,7 +146,10 @@ def _own_packages() -> Iterator[str]:
 
 
 def _find_package(name: str) -> Optional[str]:
-    spec = importlib.util.find_spec(name)
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # something forbids its import
+        return None
     if spec is None or spec.origin is None:  # a folder of that name is none
         return None
     path = Path(spec.origin)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from pathlib import Path
 
 import pytest
 
 from gdbext.errors import MissingDependencyError
-from gdbext.starting import dependencies
+from gdbext.starting import dependencies, gdbjob
 from gdbext.starting.dependencies import HANDED_ON
 
 HERE = sysconfig.get_config_var("SOABI")
@@ -119,3 +120,41 @@ def test_numpys_page_of_advice_hides_no_reason(place):
     with pytest.raises(MissingDependencyError) as caught:
         dependencies.load("numpy")
     assert "cannot import numpy (No module named 'numpy._multiarray')" in caught.value.message
+
+
+class Blocker:
+    """Forbids an import, as some sandboxes do."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "tabulate":
+            raise ImportError("tabulate is blocked")
+
+
+@pytest.mark.parametrize("how", ["finder", "none"])
+def test_an_import_that_is_blocked_is_one_line(place, monkeypatch, how):
+    fill(place, HERE)
+    if how == "finder":
+        monkeypatch.setattr(sys, "meta_path", [Blocker(), *sys.meta_path])
+    else:
+        monkeypatch.setitem(sys.modules, "tabulate", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        dependencies.load("numpy", "tabulate")
+    sys.modules.pop("numpy", None)
+    assert caught.value.message.startswith(f"gdb's Python {VERSION} cannot import tabulate (")
+    assert caught.value.hint.startswith("run python3 -m pip install ")
+    assert gdbjob.has_packages() in (True, False)  # where install.sh has put them, Python alone may have them
+
+
+def test_a_package_that_is_too_old_is_none(place, monkeypatch):
+    folder = fill(place)
+    (folder / "numpy" / "__init__.py").write_text("__version__ = '1.18.5'\n")
+    for _ in range(2):  # it is imported then, and still too old
+        with pytest.raises(MissingDependencyError) as caught:
+            dependencies.load()
+        assert "cannot import numpy (numpy 1.18.5 is too old: 1.19 or later is needed)" in caught.value.message
+    sys.modules.pop("numpy")
+
+
+def test_the_floors_are_those_of_the_requirements():
+    lines = (Path(__file__).resolve().parents[3] / "requirements" / "gdb.txt").read_text().split()
+    assert lines == [f"{name}>={'.'.join(map(str, floor))}" for name, floor in dependencies.FLOORS.items()]
