@@ -190,4 +190,4 @@ def _status(tid: int) -> Mapping[str, str]:
         text = read_proc(tid, "status")
     except NoTargetError:
         return {}
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.split("\n"))}

@@ -111,7 +111,7 @@ def _mounts(pid: int) -> Iterator[Tuple[str, str]]:
         text = read_proc(pid, "mountinfo")
     except GdbextError:
         return
-    for match in map(_MOUNT.match, text.splitlines()):
+    for match in map(_MOUNT.match, text.split("\n")):
         if match is not None:
             yield match["at"].replace("\\040", " "), match["type"]
 

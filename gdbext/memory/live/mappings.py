@@ -84,7 +84,8 @@ def read_mappings(pid: int, brief: bool = False) -> "list[Mapping]":
     :raises GdbextError: when it may not be read.
     """
     name = "maps" if brief or not os.path.exists(f"/proc/{pid}/smaps") else "smaps"
-    found = [_mapping(*section) for section in _sections(pid, read_proc(pid, name))]
+    text = read_proc(pid, name)
+    found = [_mapping(*section) for section in _sections(pid, text)] if text else []
     if not found:
         raise gone(pid)
     return found
@@ -106,7 +107,7 @@ def _mapping(head: "re.Match[str]", figures: "dict[str, str]") -> Mapping:
 def _sections(pid: int, text: str) -> "Iterator[Tuple[re.Match[str], dict[str, str]]]":
     head: "Optional[re.Match[str]]" = None
     figures: "dict[str, str]" = {}
-    for line in text.splitlines():
+    for line in text.rstrip("\n").split("\n"):  # a name may hold what else ends lines
         match = _MAPS.match(line)
         if match is None:
             key, colon, value = line.partition(":")
