@@ -9,6 +9,7 @@ import gdb
 from gdbext.commands.reports import CommandList, CommandRow
 
 from gdbext.bridge.commands import names
+from gdbext.bridge.commands.charset import warn
 from gdbext.bridge.commands.command import note_error
 from gdbext.errors import UsageError
 from gdbext.grammar import catalogue
@@ -50,7 +51,7 @@ def run_safely(session: Any, arguments: Any) -> Optional[Report]:
 
 
 def _note(message: str) -> None:
-    gdb.write(message + "\n", gdb.STDERR)
+    warn(message)
     note_error(message)
 
 

@@ -14,10 +14,12 @@ import gdb
 
 from gdbext import _mount
 from gdbext.bridge.commands import names
+from gdbext.bridge.commands.charset import warn
 from gdbext.bridge.commands.command import PrefixCommand, SpecCommand
 from gdbext.bridge.functions import functions, lockfunctions
 from gdbext.bridge.stops import session, settings
 from gdbext.starting import dependencies
+from gdbext.starting.descriptors import fill_standard
 
 PREFIX = "gx"
 
@@ -33,6 +35,7 @@ def register(package_folder: str) -> None:
     if _registered:
         return
     _registered = True
+    fill_standard()
     _mount.mount(package_folder)
     dependencies.locate(package_folder)
     from gdbext import printers
@@ -47,7 +50,7 @@ def register(package_folder: str) -> None:
     lockfunctions.register()
     session.listen()
     for line in dependencies.find_missing():
-        gdb.write(f"gdbext: {line}\n", gdb.STDERR)
+        warn(f"gdbext: {line}")
 
 
 def greet() -> None:

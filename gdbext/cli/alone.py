@@ -37,10 +37,10 @@ def answer(package: str, folder: str, core: str) -> None:
     dependencies.locate(package)
     question, report = read_question(folder), None
     session = _open(core, question)
-    with open_answer(folder) as stream:
+    with open_answer(folder, question) as stream:
         report, fault = _attempt(session, question, stream)
     if fault is not None:
-        with open_answer(folder) as stream:
+        with open_answer(folder, question) as stream:
             stream.write(printing.error_text(question, session.known_target, fault))
     write_trailer(folder, printing.make_trailer(report, fault, os.path.getsize(answer_path(folder))))
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-import sys
 from typing import Iterator, Sequence
 
 import gdbext
 from gdbext import _mount
 from gdbext.cli.options import Options
+from gdbext.cli.streams import put
 from gdbext.errors import UsageError
 from gdbext.grammar.arguments import Option
 from gdbext.grammar.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec
@@ -31,7 +31,7 @@ def print_script(options: Options) -> int:
     shell = " ".join(options.arguments.words)
     if shell not in _SCRIPTS:
         raise UsageError(f"no completion for {shell!r}" if shell else "a shell is missing", "bash, zsh or fish")
-    sys.stdout.write("\n".join(_SCRIPTS[shell]()) + "\n")
+    put("\n".join(_SCRIPTS[shell]()) + "\n")
     return 0
 
 

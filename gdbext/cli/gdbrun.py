@@ -59,7 +59,8 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
         process = stack.enter_context(_started(job, folder, out, err))
         stopped = _wait(process, deadline, lambda: os.path.exists(answer_path(folder)))
     process.wait()
-    with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="replace") as file:
+    # A name in it may hold any byte: a carriage return ends no line.
+    with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         return GdbOutcome(process.returncode, diagnostics(file), stopped)
 
 

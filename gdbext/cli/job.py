@@ -7,7 +7,7 @@ import re
 from typing import Optional
 
 from gdbext.cli.options import Options
-from gdbext.cli.output import tell
+from gdbext.cli.streams import tell
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
 from gdbext.memory.elf.corefacts import CoreFacts

@@ -25,11 +25,13 @@ from gdbext.grammar.catalogue import (
     find_own,
 )
 from gdbext.grammar.exchange import schema_of
+from gdbext.wording import unicode_text
 
 DEFAULT_TIMEOUT = 600.0
 _FIRST = "triage"  # of a core that stands alone
 _SAMPLED = "lockwait"  # the command that may look at a process several times
 _MOST_SAMPLES = 1000
+_FILES = ("file", "folder", "program")  # what an option may name
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
 _HOW = "gdbext --help shows how it is written"
 
@@ -101,8 +103,6 @@ def parse(words: Sequence[str]) -> Options:
 
     :raises UsageError: for what is wrong with it.
     """
-    if any("\n" in word or "\0" in word for word in words):
-        raise UsageError("a command is one line")
     found = _find_name(words)
     spec = find_command(found.name) or find_own(found.name)
     if spec is None and _names_target(found):
@@ -266,11 +266,30 @@ def _checked(options: Options) -> Options:
     if options.needs_target and not options.cores and options.pid is None:
         raise UsageError("nothing to examine", "name a core, or a process with --pid")
     if options.spec is not None:
+        _check_text(options.arguments)
         options.spec.check(options.arguments)
     _check_samples(options)
     if options.swapped and options.cores:
         raise UsageError("--swapped needs --pid", "of what was swapped out a core has what was dumped")
     return options
+
+
+def _check_text(arguments: Arguments) -> None:
+    """Check what may become part of a line of gdb's. Files may be called anything: they are opened as they are."""
+    given = [value for name, value in arguments.given.items() if arguments.options[name].names not in _FILES]
+    for text in (*arguments.words, *_texts(given)):
+        if "\n" in text:
+            raise UsageError("a command is one line")
+        if unicode_text(text) != text:
+            raise UsageError(f"{text}: not text in UTF-8")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
 
 
 def _check_samples(options: Options) -> None:

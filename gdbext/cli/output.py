@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
 from typing import IO, Any, Iterator
 
-from gdbext.cli.ending import owned, without_sigpipe
+from gdbext.cli.ending import owned
 from gdbext.cli.options import Options
+from gdbext.cli.streams import put, standard_output, tell
 from gdbext.errors import GdbextError, UsageError
 from gdbext.files import Addition, Replacement
 from gdbext.report import Status
 from gdbext.version import __version__
+from gdbext.wording import printable, unicode_text
 
 _STEP = 1 << 20
 
@@ -36,8 +36,7 @@ class Output:
     def begin(self, core: str) -> None:
         """Say of which core the next answer is, where there are several."""
         if self._several and self._path is None:
-            sys.stdout.write(("\n" if self._begun else "") + f"==> {core} <==\n")
-            sys.stdout.flush()
+            put(("\n" if self._begun else "") + f"==> {printable(core)} <==\n")
             self._begun = True
         self.writing = False
 
@@ -55,13 +54,13 @@ class Output:
         """Write an answer that a file holds.
 
         :raises UsageError: when the file of ``--json=FILE`` cannot be written.
+        :raises UnwritableError: when standard output does not take it.
         """
         self.writing = not self._path
         with open(path, "rb") as file:
             if not self._path:
-                sys.stdout.flush()
-                self._copy(file, sys.stdout.buffer)
-                sys.stdout.flush()
+                with standard_output() as out:
+                    self._copy(file, out)
                 return
             try:
                 with self._opened(self._path) as out:
@@ -79,8 +78,7 @@ class Output:
 
     def _put(self, text: str) -> None:
         if not self._path:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            put(text)
             return
         try:
             with self._opened(self._path) as out:
@@ -97,29 +95,21 @@ class Output:
         self._begun = self._several
 
 
-def tell(line: str) -> None:
-    """Say something to the user, beside the answer, which counts where standard error takes nothing."""
-    try:
-        with without_sigpipe():
-            print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
 def error_document(options: Options, error: GdbextError) -> str:
     """Return the envelope of an error that gdb had no part in."""
+    hint = error.hint and unicode_text(error.hint)
     document: dict[str, Any] = {
         "schema": options.schema,
         "tool": {"version": __version__},
         "target": {
-            "exe": options.exe,
+            "exe": options.exe and unicode_text(options.exe),
             "build_id": None,
             "pid": options.pid,
-            "core": options.core,
+            "core": options.core and unicode_text(options.core),
             "time": None,
         },
         "data": None,
-        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
+        "error": {"kind": error.kind, "message": unicode_text(error.message), "hint": hint},
         "evidence": [],
         "problems": [],
         "held_seconds": None,
@@ -127,4 +117,4 @@ def error_document(options: Options, error: GdbextError) -> str:
         "findings": False,
         "status": int(Status.FAILED),
     }
-    return json.dumps(document) + "\n"
+    return json.dumps(document).replace("\x7f", "\\u007f") + "\n"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-import traceback
 from typing import Optional, Sequence
 
 from gdbext.cli import ending
 from gdbext.cli.help import help_text
 from gdbext.cli.options import Options, outline, parse
-from gdbext.cli.output import Output, tell
+from gdbext.cli.output import Output
+from gdbext.cli.streams import UnwritableError, drop, open_standard, put, tell, tell_traceback
 from gdbext.errors import GdbextError, out_of_memory
 from gdbext.report import Status
 from gdbext.starting.failures import TimeOutError
@@ -24,9 +23,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     :param arguments: its command line without the program's name; None takes ``sys.argv``.
     :return: the exit status.
     """
+    open_standard()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if sys.stdout is None or sys.stderr is None:  # closed: whatever is opened next would take its number
-        return int(Status.FAILED)
     ending.heed()
     status = _attempt(words)
     ending.finish(status == Status.FAILED)
@@ -37,14 +35,16 @@ def _attempt(words: Sequence[str]) -> int:
     try:
         with ending.interruptible():
             return _run(words)
+    except UnwritableError as error:
+        if error.reason:
+            tell(f"gdbext: standard output: {error.reason}")
+        drop(sys.stdout)  # Python writes the rest at its end
     except OSError as error:
         tell(f"gdbext: {error}")
-        # Keep Python from writing the rest at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:  # where nothing more could be said
         pass
     except Exception:  # noqa: BLE001  Python's own exit status for it is that of findings
-        traceback.print_exc()
+        tell_traceback()
     return int(Status.FAILED)
 
 
@@ -63,7 +63,7 @@ def _run(words: Sequence[str]) -> int:
 
 def _answer(options: Options) -> int:
     if options.help or options.version:
-        sys.stdout.write(help_text(options) if options.help else f"gdbext {__version__}\n")
+        put(help_text(options) if options.help else f"gdbext {__version__}\n")
         return int(Status.CLEAN)
     if options.spec is not None and options.spec.own:
         module, _, name = options.spec.run.partition(":")

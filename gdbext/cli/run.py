@@ -14,7 +14,8 @@ from gdbext.cli import answer, ending
 from gdbext.cli.gdbrun import GdbOutcome, run_gdb
 from gdbext.cli.job import make_job, unpacked_path
 from gdbext.cli.options import Options
-from gdbext.cli.output import Output, tell
+from gdbext.cli.output import Output
+from gdbext.cli.streams import tell
 from gdbext.cli.workfolder import is_full, work_folder
 from gdbext.errors import GdbextError, UsageError, out_of_memory
 from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
@@ -22,6 +23,7 @@ from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError
 from gdbext.starting.gdbjob import GdbJob
 from gdbext.starting.process import is_stopped, wake
+from gdbext.wording import only_ascii, unicode_text
 
 _INTERVAL = 1.0  # seconds between two samples
 _ROOM = "TMPDIR names the place for it"
@@ -132,10 +134,11 @@ class _Run:
             expression=options.arguments.expression,
             words=options.arguments.words,
             json=json,
-            core=options.core if options.needs_target else None,
+            core=unicode_text(options.core) if options.core and options.needs_target else None,
             pid=options.pid if options.needs_target else None,
             width=shutil.get_terminal_size((_WIDTH, 24)).columns,
             color=_wants_color(options.color),
+            plain=only_ascii(),
         )
         write_question(folder, question)
         with ending.owned(lambda: _find_stoppable(question.pid), partial(_wake, folder)):

@@ -31,6 +31,7 @@ class Question:
     :param pid: a process to attach to, and to let go.
     :param width: characters of a line of text.
     :param color: whether text is coloured.
+    :param plain: whether text is ASCII alone.
     """
 
     command: str
@@ -42,6 +43,7 @@ class Question:
     pid: Optional[int] = None
     width: int = 100
     color: bool = False
+    plain: bool = False
 
     @property
     def schema(self) -> str:
@@ -75,9 +77,10 @@ def answer_path(folder: str) -> str:
     return os.path.join(folder, _ANSWER)
 
 
-def open_answer(folder: str) -> TextIO:
-    """Open the answer's file to write it from its beginning."""
-    return open(answer_path(folder), "w", encoding="utf-8", errors="backslashreplace", opener=private)
+def open_answer(folder: str, question: Question) -> TextIO:
+    """Open the answer's file to write it from its beginning, in characters that the user's locale has."""
+    encoding = "ascii" if question.plain else "utf-8"
+    return open(answer_path(folder), "w", encoding=encoding, errors="backslashreplace", opener=private)
 
 
 def write_question(folder: str, question: Question) -> None:

@@ -32,6 +32,7 @@ from gdbext.report import (
 )
 from gdbext.target import Target
 from gdbext.version import __version__
+from gdbext.wording import unicode_text
 
 
 def json_pieces(
@@ -113,7 +114,25 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+    text = json.dumps(value, allow_nan=False)
+    if "\\ud" in text:
+        text = json.dumps(_unicode(value), allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+def _unicode(value: Any) -> Any:
+    """Return a value without halves of surrogates: they are no characters, and others refuse a document for one."""
+    if isinstance(value, str):
+        return unicode_text(value)
+    if isinstance(value, dict):
+        return {_unicode(key): _unicode(item) for key, item in value.items()}
+    return [_unicode(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _text(value: str) -> str:
+    """Return a string as JSON, as :func:`_dumps` does."""
+    encoded = encode_basestring_ascii(value)
+    return _dumps(value) if "\x7f" in encoded or "\\ud" in encoded else encoded
 
 
 def _pieces(value: Any, show: Show, state: _Streaming) -> Iterator[str]:
@@ -222,7 +241,7 @@ def _writer(kind: Kind) -> Callable[[Any], str]:
     if kind in (Kind.BYTES, Kind.COUNT, Kind.NUMBER):
         return lambda value: "null" if value is None else str(int(value))
     if kind is Kind.TEXT:
-        return lambda value: encode_basestring_ascii(value) if type(value) is str else _dumps(plain(value, kind))
+        return lambda value: _text(value) if type(value) is str else _dumps(plain(value, kind))
     if kind is Kind.FLAG:
         return lambda value: "null" if value is None else "true" if value else "false"
     return lambda value: _dumps(plain(value, kind))

@@ -68,7 +68,13 @@ def text_pieces(question: Question, arguments: Arguments, report: Report, limit:
 
     exact, evidence = arguments.flag("bytes"), arguments.flag("evidence")
     return render.text(
-        report, exact=exact, limit=limit or 0, width=question.width, color=question.color, evidence=evidence
+        report,
+        exact=exact,
+        limit=limit or 0,
+        width=question.width,
+        color=question.color,
+        evidence=evidence,
+        plain=question.plain,
     )
 
 

@@ -1,16 +1,16 @@
 """Colour and characters: what a role looks like on a terminal, and what stands for it where there is none.
 
-Text is painted after ``values.printable`` has escaped whatever came from the target: a name can hold no escape of its
+Text is painted after ``wording.printable`` has escaped whatever came from the target: a name can hold no escape of its
 own, and cannot end one of ours. Only the sixteen colours of every terminal are used, so that they follow its theme.
 """
 
 from __future__ import annotations
 
-import locale
 import re
 from typing import Optional
 
 from gdbext.report import Bar, Memory, Severity
+from gdbext.wording import only_ascii
 
 _RESET = "\x1b[0m"
 _CODES: "dict[object, str]" = {
@@ -52,7 +52,7 @@ class Style:
 
     def __init__(self, color: bool = False, plain: Optional[bool] = None) -> None:
         self.color = color
-        self.plain = _only_ascii() if plain is None else plain
+        self.plain = only_ascii() if plain is None else plain
 
     def paint(self, text: str, role: object) -> str:
         """Return text in the colour of a role: a :class:`Severity`, a :class:`Memory`, or a word of this module.
@@ -91,7 +91,3 @@ def bar_text(bar: Bar, width: int) -> str:
     """Return a bar in eighths of characters."""
     eighths = round(min(max(bar.share or 0.0, 0.0), 1.0) * width * 8)
     return (_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
-
-
-def _only_ascii() -> bool:
-    return not locale.getpreferredencoding(False).lower().replace("-", "").startswith("utf")

@@ -11,9 +11,9 @@ from typing import Any, Iterator, Optional
 
 from gdbext.render.style import Style, unbroken, wrapped_back
 from gdbext.render.tables import RUN_LENGTH, Column, Run, columns_of, find_runs, table_lines
-from gdbext.render.values import object_text, printable, shown_fields, value_text
+from gdbext.render.values import object_text, shown_fields, value_text
 from gdbext.report import Confidence, Evidence, Finding, Kind, Labels, Problem, Report, Rows, Severity, Show
-from gdbext.wording import count_text, grouped, size_text
+from gdbext.wording import count_text, grouped, printable, size_text
 
 DEFAULT_LIMIT = 100
 _PROBLEM_LINES = 20
@@ -80,7 +80,7 @@ def _bare_cell(value: Any, kind: Kind, exact: bool) -> str:
         kind = Kind.NUMBER  # in a pipe a number is one word
     if kind is not Kind.TEXT or not isinstance(value, str):
         return value_text(value, kind, exact=exact)
-    return "".join(char if char in "\n\t" else printable(char) for char in value)
+    return printable(value, "\n\t")
 
 
 def _separated(sections: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Optional, Sequence
 
 from gdbext.report import Bar, Kind, Labels, Show, ThreadRef
-from gdbext.wording import grouped, per_cent, size_text
+from gdbext.wording import grouped, per_cent, printable, size_text
 
 UNKNOWN = "?"
 _NUMERIC = frozenset((Kind.ADDRESS, Kind.BYTES, Kind.COUNT, Kind.NUMBER, Kind.SHARE))
@@ -42,17 +42,6 @@ def shown_fields(record_type: type, labels: Labels) -> list[tuple[str, Show]]:
         if show is not None
     ]
     return [(name, show) for name, show in labelled if show.label is not None]
-
-
-def printable(text: str) -> str:
-    """Return ``text`` on one line, everything unprintable escaped."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _escape(char) for char in text)
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
 
 
 def value_text(value: Any, kind: Kind, *, exact: bool = False) -> str:

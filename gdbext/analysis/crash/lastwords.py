@@ -11,6 +11,7 @@ from typing import Iterator, Optional, Sequence
 
 import numpy as np
 
+from gdbext import wording
 from gdbext.analysis.types.languages.names import find_plain_name
 from gdbext.debuginfo import Frame
 from gdbext.errors import FaultError
@@ -51,8 +52,7 @@ def printable(data: bytes) -> str:
     text = data[: LONGEST + 1].split(b"\0", 1)[0]
     cut = len(text) > LONGEST
     shown = _ANSI.sub("", text[:LONGEST].decode("utf-8", "backslashreplace")).strip()
-    escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in shown)
-    return escaped + ("…" if cut else "")
+    return wording.printable(shown) + ("…" if cut else "")
 
 
 def find_last_words(target: Target, thread: Optional[Thread], frames: Sequence[Frame]) -> Optional[LastWords]:

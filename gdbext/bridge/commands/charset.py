@@ -9,19 +9,17 @@ import re
 
 import gdb
 
-_ASCII = str.maketrans({"…": "...", "−": "-", "·": ".", "×": "x", "→": "->", "←": "<-", "█": "#", "▌": "#"})
+from gdbext.wording import encodable, printable
 
 
 def writable(text: str) -> str:
     """Return the text; what gdb's host charset has no character for is replaced, or written as an escape."""
-    if text.isascii():
-        return text
-    charset = _host_charset()
-    try:
-        text.encode(charset)
-    except UnicodeEncodeError:
-        return text.translate(_ASCII).encode(charset, "backslashreplace").decode(charset)
-    return text
+    return text if text.isascii() else encodable(text, _host_charset())
+
+
+def warn(line: str) -> None:
+    """Write a line to gdb's standard error, whatever a target has put into it."""
+    gdb.write(writable(printable(line)) + "\n", gdb.STDERR)
 
 
 def _host_charset() -> str:

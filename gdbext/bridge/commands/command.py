@@ -10,12 +10,12 @@ import importlib
 import os
 import sys
 import traceback
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import gdb
 
-from gdbext.bridge.commands.charset import writable
+from gdbext.bridge.commands.charset import warn, writable
 from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
 from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError, out_of_memory
@@ -23,6 +23,7 @@ from gdbext.files import replacing
 from gdbext.grammar.arguments import Arguments, find_json, nearest, parse
 from gdbext.progress import checked, limit_threads
 from gdbext.starting import dependencies
+from gdbext.wording import encodable, only_ascii, printable
 
 # Characters handed to gdb at once: its pager looks at each write.
 _BATCH = 1 << 15
@@ -69,7 +70,7 @@ class PrefixCommand(gdb.Command):
         word = text.split()[0]
         close = nearest(word, sorted(self.words))
         hint = f"did you mean {self.name} {close}?" if close else f"help {self.name} lists them"
-        raise gdb.GdbError(f"gdbext: {self.name}: no command {word!r}; {hint}")
+        raise gdb.GdbError(writable(f"gdbext: {self.name}: no command {word!r}; {hint}"))
 
 
 def run(spec: Any, text: str) -> None:
@@ -94,7 +95,8 @@ def attempt(context: Context, work: Callable[[], None]) -> Optional[GdbextError]
     except MemoryError:
         return out_of_memory()
     except Exception as error:  # noqa: BLE001  the one boundary: the traceback is shown
-        gdb.write(traceback.format_exc(), gdb.STDERR)
+        for line in traceback.format_exc().split("\n")[:-1]:
+            warn(line)
         return InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
     finally:
         context.progress.clear()
@@ -205,10 +207,14 @@ def _write(pieces: Iterable[str]) -> None:
 
 
 def write_beside(text: str) -> None:
-    """Write to the real standard error: gdb's ``pipe`` hands its own to the shell command, among the addresses."""
+    """Write to the real standard error: gdb's ``pipe`` hands its own to the shell command, among the addresses.
+
+    Where it is closed or full that costs no answer.
+    """
     if sys.__stderr__ is not None:
-        sys.__stderr__.write(text)
-        sys.__stderr__.flush()
+        with suppress(OSError):
+            sys.__stderr__.write(encodable(text, "ascii") if only_ascii() else text)
+            sys.__stderr__.flush()
 
 
 def _write_json(path: Optional[str], pieces: Iterable[str]) -> None:
@@ -250,10 +256,10 @@ def _write_envelope(spec: Any, text: str, context: Context, fault: GdbextError) 
 
 
 def _fail(spec: Any, context: Context, fault: GdbextError) -> None:
-    line = writable(f"gdbext: {spec.title}: {fault}")
+    line = writable(printable(f"gdbext: {spec.title}: {fault}"))
     if not context.settings.get("safe"):
         raise gdb.GdbError(line)
-    gdb.write(line + "\n", gdb.STDERR)
+    warn(line)
     note_error(line)
 
 

@@ -44,12 +44,13 @@ _LATE = (
 def answer(folder: str) -> None:
     """Answer the question of a folder. The trailer comes last, so that it ends nothing that is cut short."""
     end_with_parent(signal.SIGKILL)  # where a script that wraps gdb is between the program and us
-    with open_answer(folder) as stream:
-        shell = _Shell(read_question(folder), stream)
+    question = read_question(folder)
+    with open_answer(folder, question) as stream:
+        shell = _Shell(question, stream)
         fault = shell.run()
     if fault is not None:
-        with open_answer(folder) as stream:
-            stream.write(printing.error_text(shell.question, shell.context.known_target, fault))
+        with open_answer(folder, question) as stream:
+            stream.write(printing.error_text(question, shell.context.known_target, fault))
     write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(answer_path(folder))))
 
 

@@ -11,6 +11,7 @@ from typing import Callable, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.commands.charset import warn
 from gdbext.bridge.expressions import language
 from gdbext.bridge.expressions.harmless import one_line
 from gdbext.bridge.functions import parameters, remembered
@@ -85,7 +86,7 @@ def _tell_once(line: str) -> None:
         return
     if line not in _told and len(_told) < _TOLD:
         _told.add(line)
-        gdb.write(f"gdbext: {line}\n", gdb.STDERR)
+        warn(f"gdbext: {line}")
 
 
 def _note_why(why: Optional[str]) -> None:

@@ -71,8 +71,11 @@ class TerminalProgress:
     def _write(self, text: str) -> None:
         stream = self._stream or sys.__stderr__
         if stream is not None:
-            stream.write(text)
-            stream.flush()
+            try:
+                stream.write(text)
+                stream.flush()
+            except OSError:  # the terminal is gone
+                self._visible, self._shown = False, 0
 
 
 def _find_terminal() -> Optional[TextIO]:
@@ -80,7 +83,7 @@ def _find_terminal() -> Optional[TextIO]:
     given = os.environ.get(DESCRIPTOR, "")
     if given.isdigit():
         try:
-            return open(int(given), "w", closefd=False)  # noqa: SIM115  the shell program's, for as long as gdb runs
+            return open(int(given), "w", errors="backslashreplace", closefd=False)  # noqa: SIM115  the shell program's, for as long as gdb runs
         except OSError:
             return None
     stream = sys.__stderr__

@@ -6,8 +6,10 @@ from typing import Any, Callable, Mapping, Sequence
 
 import gdb
 
+from gdbext.bridge.commands.charset import writable
 from gdbext.errors import GdbextError
 from gdbext.grammar.arguments import parse_size
+from gdbext.wording import printable
 
 _parameters: "dict[str, _Setting]" = {}
 
@@ -93,7 +95,7 @@ class _SizeSetting(_Setting):
             parse_size(str(self.value))
         except GdbextError as error:
             self.value = self._valid
-            raise gdb.GdbError(f"gdbext: set gx {self.row.name}: {error}") from None
+            raise gdb.GdbError(writable(printable(f"gdbext: set gx {self.row.name}: {error}"))) from None
         self._valid = str(self.value)
         return ""
 
@@ -120,6 +122,7 @@ class _Prefix(gdb.Command):
         """List the settings, or name the one that does not exist."""
         if text.strip():
             known = ", ".join(_parameters)
-            raise gdb.GdbError(f"gdbext: {self.name}: no setting {text.split()[0]!r}; there are {known}")
+            raise gdb.GdbError(writable(f"gdbext: {self.name}: no setting {text.split()[0]!r}; there are {known}"))
         for name, parameter in _parameters.items():
-            gdb.write(f"gx {name}: {parameter.shown()}  ({parameter.row.help}.)\n")
+            line = f"gx {name}: {parameter.shown()}  ({parameter.row.help}.)"
+            gdb.write(writable(printable(line)) + "\n")

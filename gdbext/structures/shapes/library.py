@@ -13,6 +13,7 @@ from gdbext.errors import ShapeError
 from gdbext.layout.types import Type, bare_name
 from gdbext.report import Problem
 from gdbext.structures.shapes.shape import Shape, parse_shape
+from gdbext.wording import printable
 
 _LARGEST = 1 << 20  # bytes of a file; those of the pack have some two thousand
 _Stamp = tuple[tuple[str, int, int], ...]
@@ -87,7 +88,7 @@ def read_shape(path: str) -> Shape:
 
     :raises ShapeError: when it cannot be read, or is no shape.
     """
-    name = _printable(os.path.basename(path))
+    name = printable(os.path.basename(path))
     try:
         about = os.stat(path)
         if not stat.S_ISREG(about.st_mode):
@@ -117,15 +118,10 @@ def _files(folder: str, problems: "list[Problem]") -> Sequence[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        message = f"the shapes in {_printable(folder)} are left out: {error.strerror}"
+        message = f"the shapes in {printable(folder)} are left out: {error.strerror}"
         problems.append(Problem("shape-file", None, message))
         return []
     return [os.path.join(folder, name) for name in names if name.endswith(".toml")]
-
-
-def _printable(name: str) -> str:
-    # a file's name may be any bytes
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _named(shape: Shape, type: Type) -> bool:

@@ -33,6 +33,7 @@ MAKERS = {
     "gdbext/cli/output.py": {"Replacement": USERS + ": --json=FILE", "Addition": USERS + ": that of a core more"},
     "gdbext/cli/run.py": {"mkdir": OURS + ": the question of a sample, or of gdb after Python"},
     "gdbext/cli/unpack.py": {"open": OURS + ": a core, unpacked"},
+    "gdbext/cli/streams.py": {"open": "none is made: standard streams that are open already"},
     "gdbext/cli/workfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/files.py": {"open": USERS + "; in place where it cannot be replaced", "Replacement": "that"},
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
@@ -89,7 +90,7 @@ def test_what_is_ours_nobody_else_may_read(umask, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with work_folder() as folder:
         write_question(folder, Question("triage"))
-        with open_answer(folder):
+        with open_answer(folder, Question("triage")):
             pass
         write_trailer(folder, Trailer(0, True, False, 0))
         assert mode_of(folder) == 0o700

@@ -19,7 +19,7 @@ FOR_HELP = {
     "gdbext.cli.help", "gdbext.files",
     "gdbext.cli.options", "gdbext.cli.output", "gdbext.cli.program", "gdbext.errors", "gdbext.grammar",
     "gdbext.grammar.exchange", "gdbext.columns", "gdbext.report", "gdbext.starting", "gdbext.starting.failures",
-    "gdbext.grammar.usage", "gdbext.version",
+    "gdbext.grammar.usage", "gdbext.version", "gdbext.wording", "gdbext.cli.streams", "gdbext.starting.descriptors",
 }  # fmt: skip
 FOR_GDB = FOR_HELP | {
     "gdbext.abi", "gdbext.cli.answer", "gdbext.cli.children", "gdbext.cli.workfolder",

@@ -16,7 +16,7 @@ from gdbext.abi import X86_64
 from gdbext.errors import NoHeapError
 from gdbext.memory.fake import FakeMemory
 from gdbext.process import Identity
-from gdbext.report import Kind, Report, Rows, Severity, column, line
+from gdbext.report import Kind, Report, Rows, Severity, column, line, table
 from gdbext.target import Target
 
 from . import samples
@@ -163,3 +163,34 @@ def test_error():
     assert document["complete"] is False
     assert document["target"]["pid"] == 7
     assert list(document)[-4:] == ["held_seconds", "complete", "findings", "status"]
+
+
+@dataclass(frozen=True)
+class Name:
+    """A row, whose text takes a path of its own."""
+
+    name: str = column("name", Kind.TEXT)
+
+
+@dataclass(frozen=True)
+class Names:
+    title: str = line("title", Kind.TEXT)
+    names: Rows[Name] = table("names")
+
+
+@given(st.text(st.characters(codec=None, categories=None), max_size=8))
+def test_any_text_is_ascii_without_controls_and_valid_for_every_reader(text):
+    """DEL is none of JSON's escapes, and halves of surrogates (bytes of a file's name) are no characters."""
+    rows = [Name(text), Name("\U0001f600\x7f" + text)]
+    report = Report(Names(text, Rows(lambda: iter(rows), Name, 2)))
+    written = "".join(render.json_pieces(report, schema="gdbext/x/2", target=None, limit=None))
+    assert all(" " <= char < "\x7f" or char == "\n" for char in written)
+    data = json.loads(written)["data"]
+    for one in (data["title"], data["names"][0]["name"]):
+        one.encode("utf-8")
+        assert one == text or any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def test_bytes_of_a_name_are_escaped():
+    report = Report(Names("bad\udcff\udcc3\udcb6.core", Rows(lambda: iter(()), Name, 0)))
+    assert json_of(report)["data"]["title"] == "bad\\xffö.core"
