@@ -8,6 +8,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import gdb
 from gdbext.commands.reports import BreakpointList, BreakpointRow
 
+from gdbext.bridge.commands.charset import writable
+from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions.harmless import check_harmless, one_line
 from gdbext.bridge.expressions.selection import find_thread
 from gdbext.bridge.functions import breakpoints, functions, parameters, remembered
@@ -15,7 +17,7 @@ from gdbext.bridge.functions.breakpoints import Placed, Plan, key_of
 from gdbext.errors import GdbextError, UsageError
 from gdbext.grammar.arguments import parse_int
 from gdbext.report import Report
-from gdbext.wording import count_text
+from gdbext.wording import count_text, printable
 
 
 def breakpoints_command(session: Any, arguments: Any) -> Optional[Report]:
@@ -113,7 +115,8 @@ def _tell_event(arguments: Any, rest: Sequence[str]) -> None:
         figures += _hashes(arguments.value("stored"), arguments.value("noted") or "")
     if arguments.value("head"):
         figures.append(_length(arguments.value("head"), arguments.value("next") or ""))
-    gdb.write(f"{_now()} {_thread()} breakpoint {number}: {', '.join(figures)}\n")
+    line = f"{_now()} {_thread()} breakpoint {number}: {', '.join(figures)}"
+    gdb.write(writable(printable(line)) + "\n")
     gdb.flush()
 
 
@@ -145,7 +148,8 @@ def _thread() -> str:
     thread = find_thread()
     if thread is None:
         return "no thread"
-    return f"thread {thread.num}" + (f" ({thread.name})" if thread.name else "")
+    name = name_of(thread, "name")
+    return f"thread {thread.num}" + (f" ({name})" if name else "")
 
 
 # What is set.
@@ -202,7 +206,7 @@ def _word(text: str) -> str:
 def _told(arguments: Any, placed: Sequence[Placed]) -> Report:
     """Return the report; before it, in text, the commands as they can be copied: never wrapped."""
     if not arguments.flag("json"):
-        gdb.write("".join(one.script for one in placed) + "\n")
+        gdb.write(writable("".join(one.script for one in placed) + "\n"))
     acting = placed[-1]
     notes = [
         f"breakpoint {number} is at the same place: of two that act at once, gdb runs the commands of one only; "

@@ -12,6 +12,7 @@ from typing import Mapping, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import lookup, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
 from gdbext.bridge.expressions.harmless import check_harmless, one_line, without_calls
@@ -206,7 +207,7 @@ def _is_foreign(symbol: Optional[gdb.Symbol], frame: Optional[gdb.Frame], own: S
 
 def _is_in_file_of(symbol: gdb.Symbol, frame: Optional[gdb.Frame]) -> bool:
     function = None if frame is None else frame.function()
-    return function is not None and function.symtab.filename == symbol.symtab.filename
+    return function is not None and name_of(function.symtab) == name_of(symbol.symtab)
 
 
 def _tell(meant: _Meant) -> str:
@@ -215,5 +216,5 @@ def _tell(meant: _Meant) -> str:
 
 def _told(name: str, symbol: gdb.Symbol) -> str:
     if lookup.is_global(symbol):
-        return f"global {name} of {os.path.basename(str(symbol.symtab.objfile.filename))}"
-    return f"static {name} of {os.path.basename(symbol.symtab.filename)}"
+        return f"global {name} of {os.path.basename(str(name_of(symbol.symtab.objfile)))}"
+    return f"static {name} of {os.path.basename(name_of(symbol.symtab))}"

@@ -11,6 +11,7 @@ from typing import Callable, Iterator, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import minimal
 
 _RECORDS = (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION)
@@ -24,11 +25,11 @@ _Lookup = Callable[..., Optional[gdb.Symbol]]
 def executables() -> Sequence[gdb.Objfile]:
     """Return the executable's object file; none where gdb was not given it."""
     space = gdb.current_progspace()
-    filename = None if space is None else space.filename
+    filename = None if space is None else name_of(space)
     if filename is None:
         return []
     names = (filename, os.path.realpath(filename))
-    return [one for one in gdb.objfiles() if one.owner is None and one.filename in names]
+    return [one for one in gdb.objfiles() if one.owner is None and name_of(one) in names]
 
 
 def is_executables(objfile: Optional[gdb.Objfile]) -> bool:

@@ -11,6 +11,7 @@ from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import gdb
 
+from gdbext.bridge.decoded import ask, name_of
 from gdbext.bridge.stops.changes import call_when_objfiles_change
 
 _LINE = re.compile(
@@ -53,7 +54,7 @@ _known: Dict[Tuple[int, str], _Table] = {}  # by inferior: it is mapped elsewher
 
 
 def _cached(objfile: gdb.Objfile) -> _Table:
-    key = gdb.selected_inferior().num, str(objfile.filename)
+    key = gdb.selected_inferior().num, str(name_of(objfile))
     if key not in _known:
         call_when_objfiles_change(_known.clear)
         symbols = sorted(set(_read(objfile)), key=lambda symbol: (symbol.address, symbol.name))
@@ -68,7 +69,7 @@ def _read(objfile: gdb.Objfile) -> Iterator[DataSymbol]:
     # Debug info in a file of its own has the symbol table that the executable was stripped of.
     for one in (objfile, *(other for other in gdb.objfiles() if other.owner == objfile)):
         try:
-            text = gdb.execute(f"maint print msymbols -objfile {_quoted(str(one.filename))}", to_string=True)
+            text = ask(f"maint print msymbols -objfile {_quoted(str(name_of(one)))}")
         except gdb.error:
             continue
         yield from _parse(text)

@@ -15,6 +15,7 @@ from typing import Callable, Deque, Iterable, Iterator, List, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import lookup, minimal, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
 from gdbext.bridge.expressions.locate import locate
@@ -265,7 +266,7 @@ def own_symbols() -> Iterator[_Named]:
 
 
 def _is_private(objfile: gdb.Objfile) -> bool:
-    return _RUNTIME.match(os.path.basename(str(objfile.filename))) is None
+    return _RUNTIME.match(os.path.basename(str(name_of(objfile)))) is None
 
 
 def _variables_of(objfile: gdb.Objfile, name: str) -> Sequence[gdb.Symbol]:
@@ -282,7 +283,7 @@ def _variables_of(objfile: gdb.Objfile, name: str) -> Sequence[gdb.Symbol]:
 
 
 def _texts_of(name: str, symbol: gdb.Symbol) -> Sequence[str]:
-    return [name, f"'{symbol.symtab.filename}'::{name}"]
+    return [name, f"'{name_of(symbol.symtab)}'::{name}"]
 
 
 def _object_of(value: gdb.Value, texts: Sequence[str]) -> Iterator[_Object]:

@@ -8,6 +8,7 @@ from typing import Iterator, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import ask
 from gdbext.errors import FaultError
 from gdbext.memory import Buffer, Region
 
@@ -88,7 +89,7 @@ def _parse(pattern: "re.Pattern[str]", text: str, base: int) -> Iterator[Region]
 
 def _ask(command: str) -> str:
     try:
-        return str(gdb.execute(command, to_string=True))
+        return ask(command)
     except gdb.error:  # the target has no such thing
         return ""
 

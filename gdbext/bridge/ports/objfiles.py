@@ -11,6 +11,7 @@ from typing import Iterator, Mapping, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import decoded, name_of
 from gdbext.process import Identity, Module
 from gdbext.report import Problem
 from gdbext.wording import count_text
@@ -30,7 +31,7 @@ def check_objfiles(modules: Sequence[Module], identity: Identity) -> Sequence[Pr
 def _wrong(module: Module, identity: Identity, known: Mapping[str, str]) -> Iterator[str]:
     main = module.path == identity.exe and module.build_id == identity.build_id
     space = gdb.current_progspace()
-    file = space.filename if main and space is not None else gdb.solib_name(module.base)
+    file = name_of(space) if main and space is not None else decoded(lambda: gdb.solib_name(module.base))
     ours = _find(known, file)
     if ours is not None and module.build_id is not None and ours != module.build_id:
         yield f"{file} has build-id {ours}, the target's {module.path} {module.build_id}"
@@ -39,7 +40,7 @@ def _wrong(module: Module, identity: Identity, known: Mapping[str, str]) -> Iter
 def _build_ids() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for objfile in gdb.objfiles():
-        for name in (objfile.filename, getattr(objfile, "username", None)):
+        for name in (name_of(objfile), name_of(objfile, "username")):
             if name and objfile.build_id:
                 found[name] = objfile.build_id
     return found

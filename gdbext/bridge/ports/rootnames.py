@@ -16,6 +16,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 import gdb
 
 from gdbext.analysis.reach.members import member_path
+from gdbext.bridge.decoded import ask, decoded, name_of
 from gdbext.bridge.expressions import language, lookup, selection, values
 from gdbext.bridge.ports.stacks import find_stack_pointer
 from gdbext.bridge.ports.typemaker import type_of
@@ -92,7 +93,7 @@ class GdbRootNames:
     def _contents(self, module: Module) -> Iterator[memoryview]:
         """Iterate over the bytes of the files that are this module: the one that was mapped, then its debug info."""
         own = [one for one in gdb.objfiles() if _is_of(one, module)]
-        names = [module.path, *(str(one.filename) for one in own)]
+        names = [module.path, *(str(name_of(one)) for one in own)]
         for name in dict.fromkeys(names):
             if module.build_id is not None:
                 file = self._files.find(name, module.build_id)
@@ -108,7 +109,7 @@ class GdbRootNames:
             return name
         if name not in self._readable:
             try:
-                shown = str(gdb.execute(f"demangle -l {whose} -- {name}", to_string=True)).strip()
+                shown = ask(f"demangle -l {whose} -- {name}").strip()
             except gdb.error:
                 shown = name
             self._readable[name] = _ABI_TAGS.sub("", shown)
@@ -317,8 +318,8 @@ def _is_of(objfile: gdb.Objfile, module: Module) -> bool:
     root = lookup.root_of(objfile)
     if module.build_id is not None and root.build_id is not None:
         return bool(root.build_id == module.build_id)
-    names = (module.path, gdb.solib_name(module.base))
-    return any(name in (root.filename, getattr(root, "username", None)) for name in names if name)
+    names = (module.path, decoded(lambda: gdb.solib_name(module.base)))
+    return any(name in (name_of(root), name_of(root, "username")) for name in names if name)
 
 
 def _mapped(name: str) -> "Iterator[memoryview]":
@@ -331,5 +332,5 @@ def _mapped(name: str) -> "Iterator[memoryview]":
 
 
 def _sysroot() -> Optional[str]:
-    sysroot = str(gdb.parameter("sysroot") or "")
+    sysroot = decoded(lambda: str(gdb.parameter("sysroot") or ""))
     return None if not sysroot or sysroot.startswith("target:") else sysroot

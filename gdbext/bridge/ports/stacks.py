@@ -9,6 +9,7 @@ from typing import Iterator, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import decoded, name_of
 from gdbext.bridge.expressions import selection
 from gdbext.debuginfo import HANDLER, Frame
 from gdbext.process import Thread
@@ -62,7 +63,9 @@ class GdbStacks:
     def _find_module(self, pc: int) -> Optional[str]:
         module = None if self._target is None else self._target.find_module(pc)
         space = gdb.current_progspace()
-        path = module.path if module is not None else None if space is None else space.solib_name(pc)
+        path = module.path if module is not None else None
+        if module is None and space is not None:
+            path = decoded(lambda: space.solib_name(pc))
         return None if path is None else os.path.basename(path)
 
 
@@ -93,4 +96,4 @@ def _line(frame: gdb.Frame) -> Optional[str]:
     place = frame.find_sal()
     if place.symtab is None or not place.line:
         return None
-    return f"{os.path.basename(place.symtab.filename)}:{place.line}"
+    return f"{os.path.basename(name_of(place.symtab))}:{place.line}"

@@ -11,6 +11,7 @@ from typing import Any, Iterator, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import ask, name_of
 from gdbext.bridge.expressions import selection
 from gdbext.debuginfo import DebugStruct, Symbol
 from gdbext.layout import Member, StructLayout
@@ -101,14 +102,14 @@ def _address_of(name: str) -> Optional[int]:
 
 
 def _info_symbol(address: int) -> "Optional[re.Match[str]]":
-    text = str(gdb.execute(f"info symbol {address:#x}", to_string=True)).strip()
+    text = ask(f"info symbol {address:#x}").strip()
     return _WHERE.match(text.partition("\n")[0])
 
 
 def _build_id(file: Optional[str]) -> Optional[str]:
     """Return the build-id of an object file; gdb leaves its name out where there is only one."""
     for objfile in gdb.objfiles():
-        if file is None or file in (objfile.filename, getattr(objfile, "username", None)):
+        if file is None or file in (name_of(objfile), name_of(objfile, "username")):
             return objfile.build_id
     return None
 

@@ -17,6 +17,7 @@ import gdb
 
 from gdbext import coretarget
 from gdbext.abi import Abi
+from gdbext.bridge.decoded import ask, decoded, name_of
 from gdbext.bridge.ports import threads
 from gdbext.bridge.ports.memory import GdbMemory, read_regions
 from gdbext.bridge.ports.objfiles import check_objfiles
@@ -35,7 +36,7 @@ from gdbext.tracing.processtarget import identify
 from gdbext.tracing.tasks import check_tasks, find_living
 
 _STRATUM = re.compile(r"^\s*- (\S+) \(", re.MULTILINE)
-_CORE_FILE = re.compile(r"^\s*[`'\"‘](.+)['\"’], ", re.MULTILINE)
+_CORE_FILE = re.compile(r"^\s*[`'\"‘](.+?)['\"’], [^`'\"‘’\n]*$", re.MULTILINE | re.DOTALL)
 _AUXV = re.compile(r"^(\d+)\s+(?:AT_\w+|\?\?\?)\s.*?\s(0x[0-9a-f]+|\d+)(?: \".*\")?\s*$", re.MULTILINE)
 
 # With only these in the target stack, gdb itself asks the kernel of this machine.
@@ -80,8 +81,8 @@ def find_core_path() -> Optional[str]:
     """Return the core that gdb has open, or None when it does not name one that exists."""
     core = getattr(gdb.selected_inferior(), "corefile", None)
     if core is not None:
-        return str(core.filename)
-    text = gdb.execute("info files", to_string=True)
+        return str(name_of(core))
+    text = ask("info files")
     match = _CORE_FILE.search(text, max(text.find("core dump file"), 0))
     return match[1] if match else None
 
@@ -96,7 +97,7 @@ def _read_core() -> Target:
 
 
 def _sysroot() -> Optional[str]:
-    sysroot = str(gdb.parameter("sysroot") or "")
+    sysroot = decoded(lambda: str(gdb.parameter("sysroot") or ""))
     return None if not sysroot or sysroot.startswith("target:") else sysroot
 
 
@@ -109,7 +110,7 @@ def _numbered(found: Sequence[Thread]) -> Sequence[Thread]:
     for thread in found:
         shown = known.pop(thread.lwp, None)  # of several that share an id in a damaged core gdb shows one
         number = next(others) if shown is None else shown.num
-        numbered.append(replace(thread, number=number, name=thread.name or (shown.name if shown else None)))
+        numbered.append(replace(thread, number=number, name=thread.name or (name_of(shown, "name") if shown else None)))
     return sorted(numbered, key=lambda thread: thread.number)
 
 
@@ -119,7 +120,7 @@ def _read_process(local: bool) -> Target:
     abi = read_abi(auxv)
     memory = _process_memory(pid, local)
     modules = coretarget.modules_of(memory, abi)
-    identity = identify(pid, modules, auxv, local=local, named=gdb.selected_inferior().progspace.filename)
+    identity = identify(pid, modules, auxv, local=local, named=name_of(gdb.selected_inferior().progspace))
     listed = threads.read_threads(abi)
     problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
     problems += check_tasks(pid, listed) if local else ()

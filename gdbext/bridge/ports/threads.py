@@ -7,6 +7,7 @@ from typing import Iterator, Mapping, Optional, Sequence
 import gdb
 
 from gdbext.abi import Abi
+from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import selection
 from gdbext.process import Thread
 
@@ -51,7 +52,7 @@ def _read_thread(thread: gdb.InferiorThread, abi: Abi) -> Thread:
     return Thread(
         number=thread.num,
         lwp=find_lwp(thread),
-        name=thread.name,
+        name=name_of(thread, "name"),
         stack_pointer=_first(registers, _STACK_POINTERS),
         tls=_first(registers, _THREAD_POINTERS.get(abi.machine, ())) or _find_handle(thread, abi),
         registers=registers,

@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 import gdb
 
+from gdbext.bridge.decoded import ask
 from gdbext.bridge.expressions import language, lookup, minimal, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
 from gdbext.bridge.ports import discover
@@ -63,7 +64,7 @@ class GdbClues:
     def demangle(self, name: str) -> Optional[str]:
         """Return what a name of type information says, or None."""
         try:
-            text = str(gdb.execute(f"demangle -l c++ -- {name}", to_string=True)).strip()
+            text = ask(f"demangle -l c++ -- {name}").strip()
         except gdb.error:
             return None
         begin = "typeinfo for "

@@ -13,6 +13,7 @@ from typing import Iterable, Iterator, Optional
 
 import gdb
 
+from gdbext.bridge.decoded import ask
 from gdbext.errors import DebuggerError, GdbextError
 from gdbext.starting.failures import NoPermissionError
 from gdbext.starting.parent import outliving_parent
@@ -122,7 +123,7 @@ def _load_symbols(paths: Iterable[str]) -> int:
     gdb.execute(f"inferior {number}", to_string=True)
     for path in paths:
         with suppress(gdb.error):  # not an object file
-            gdb.execute(f"add-symbol-file {_escaped(path)}", to_string=True)
+            ask(f"add-symbol-file {_escaped(path)}")
     gdb.execute(f"inferior {ours}", to_string=True)
     return number
 

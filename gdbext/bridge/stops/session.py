@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Dict, Optional
 
 import gdb
 
+from gdbext.bridge.decoded import decoded, name_of
 from gdbext.bridge.expressions import language, selection
 from gdbext.bridge.ports.debuginfo import GdbDebugInfo
 from gdbext.bridge.stops import settings
@@ -164,4 +165,4 @@ def _on_objfile(event: object) -> None:
 def _identify(inferior: gdb.Inferior) -> tuple[object, ...]:
     # The sysroot decides which files stand in for what a core does not hold, the setting which pages are read.
     swapped = settings.current_value("swapped")
-    return (inferior.pid, inferior.progspace.filename, gdb.parameter("sysroot"), swapped)
+    return (inferior.pid, name_of(inferior.progspace), decoded(lambda: gdb.parameter("sysroot")), swapped)
