@@ -95,6 +95,9 @@ def _write(session: Session, question: Question, stream: TextIO, progress: Termi
     report: Report = getattr(importlib.import_module(f"gdbext.commands.{module}"), name)(session, arguments)
     from gdbext.analysis.missing import with_target
 
+    kernels = sys.modules.get("gdbext.kernels")  # only where the answer needed them
+    if kernels is not None and (remark := kernels.take_remark()):
+        print(f"gdbext: {remark}", file=sys.stderr)
     target = session.known_target
     report = report if target is None else with_target(report, target)
     stop = printing.Stop()

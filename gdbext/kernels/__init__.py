@@ -9,6 +9,7 @@ which is the default.
 from __future__ import annotations
 
 import os
+from typing import Optional
 
 from gdbext.kernels import chains, columns, dominators, graph, pointers, reference, tally
 from gdbext.kernels.chains import (
@@ -25,7 +26,7 @@ from gdbext.kernels.chains import (
 from gdbext.kernels.columns import SKIPPED, ChunkRun
 from gdbext.kernels.dominators import SUPER
 from gdbext.kernels.graph import NONE, ROOT, Edges, TooManyEdges, Tree
-from gdbext.kernels.native import find_library
+from gdbext.kernels.native import DAMAGED, find_library
 from gdbext.kernels.native_graph import NativeGraphs
 from gdbext.kernels.pointers import (
     MAYBE_REACHED,
@@ -49,6 +50,13 @@ else:
     NATIVE, WHY = find_library()
 
 IN_USE = "reference" if NATIVE is None else "native"
+_remarks = [f"the library of native kernels {WHY}; the slower reference kernels run"] if WHY.startswith(DAMAGED) else []
+
+
+def take_remark() -> Optional[str]:
+    """Return what the user is to know of the kernels, once; None where there is nothing to say."""
+    return _remarks.pop() if _remarks else None
+
 
 if NATIVE is None:
     walk_chunks, read_chunks, walk_chains = reference.walk_chunks, columns.read_chunks, chains.walk_chains
@@ -117,6 +125,7 @@ __all__ = [
     "slab_regions",
     "tally_chains",
     "sum_up_tree",
+    "take_remark",
     "walk_chain",
     "walk_chains",
     "walk_chunks",

@@ -21,6 +21,7 @@ from gdbext.kernels import pointers as reference_pointers
 from gdbext.kernels import reference
 from gdbext.kernels.chains import MOST_NODES, Chains, LinkRules, Span
 from gdbext.kernels.columns import I64, U8, U32, U64, ChunkRun, Mask
+from gdbext.kernels.damage import find_damage
 from gdbext.kernels.pointers import BlockIndex, Hits, PointerRules
 from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
@@ -29,6 +30,7 @@ from gdbext.progress import check, threads
 ABI = 8
 STEP_MILLISECONDS = 50
 _NAME = "libgdbext_native.so"
+DAMAGED = "is damaged: "
 _MOST = (1 << 64) - 1
 _CHUNKS_AT_ONCE = 1 << 19
 _MOST_DISTINCT = 1 << 20
@@ -129,6 +131,8 @@ def find_library() -> Tuple[Optional["Native"], str]:
     if not found:
         return None, "not built: install gdbext again where cargo runs"
     try:
+        if damage := find_damage(found[0]):
+            return None, f"{DAMAGED}{damage}: run ./install.sh again"
         library = ctypes.CDLL(found[0])
         for name, (answer, arguments) in _SIGNATURES.items():
             function = getattr(library, name)

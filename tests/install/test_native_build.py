@@ -93,3 +93,38 @@ def test_another_version_is_told_in_one_line(tmp_path, source, words):
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "other.c")], check=True)
     answer = told(library)
     assert answer.startswith(f"True {words}") and answer.count("\n") == 1
+
+
+def cut(data, size):
+    return data[:size]
+
+
+def zeroed(data, size):
+    return data[:size].ljust(len(data), b"\0")
+
+
+@pytest.mark.parametrize("how", [cut, zeroed])
+@pytest.mark.parametrize("share", [0.01, 0.4, 0.9, 0.999])
+def test_a_damaged_library_is_not_loaded(tmp_path, how, share):
+    """Its missing pages would end gdb by SIGBUS, at the loader or at the first call."""
+    whole = next((place for place in map(Path, native.places()) if place.exists()), None)
+    if whole is None:
+        pytest.skip("the native kernels are not built")
+    damaged = tmp_path / "damaged.so"
+    damaged.write_bytes(how(whole.read_bytes(), int(whole.stat().st_size * share)))
+    assert told(damaged).startswith("True is damaged: ") and told(whole).startswith("False ")
+
+
+def test_what_runs_instead_is_said_once(tmp_path):
+    whole = next((place for place in map(Path, native.places()) if place.exists()), None)
+    if whole is None:
+        pytest.skip("the native kernels are not built")
+    ours = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(CHECKOUT / "gdbext", tmp_path / "gdbext", ignore=ours)
+    (tmp_path / "gdbext" / "kernels" / whole.name).write_bytes(whole.read_bytes()[:9000])
+    code = "from gdbext import kernels as k; print(k.IN_USE, k.take_remark(), k.take_remark(), sep=', ')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "GDBEXT_KERNELS": "native"}
+    line = [sys.executable, "-c", code]
+    answer = subprocess.run(line, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    remark = "the library of native kernels is damaged: it ends after 9000 of "
+    assert answer.stdout.startswith(f"reference, {remark}") and answer.stdout.endswith("kernels run, None\n")

@@ -150,6 +150,9 @@ def _completed(context: Context, report: Any) -> Any:
     """Add what is wrong with the target itself, the same for every command that has asked for it."""
     from gdbext.analysis.missing import with_clock, with_target
 
+    kernels = sys.modules.get("gdbext.kernels")  # only where the answer needed them
+    if kernels is not None and (remark := kernels.take_remark()):
+        warn(f"gdbext: {remark}")
     report = with_clock(report, context.progress.spent)
     target = context.known_target
     return report if target is None else with_target(report, target)
