@@ -169,6 +169,7 @@ def find_function(path: str) -> Any:
 
 def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> None:
     from gdbext import render
+    from gdbext.bridge.commands.written import check_written
 
     limit = arguments.value("limit")
     context.progress.clear()
@@ -180,10 +181,10 @@ def _show(spec: Any, arguments: Arguments, context: Context, report: Any) -> Non
         _write(render.text(report, exact=exact, limit=shown, width=width, color=color, evidence=evidence))
         if report.bare:
             write_beside("".join(render.remarks(report, width)))
-        return
-    target = context.known_target
-    pieces = render.json_pieces(report, schema=spec.schema, target=target, limit=limit)
-    _write_json(arguments.value("json"), pieces)
+    else:
+        pieces = render.json_pieces(report, schema=spec.schema, target=context.known_target, limit=limit)
+        _write_json(arguments.value("json"), pieces)
+    check_written()
 
 
 def _wants_color(when: str) -> bool:
