@@ -72,7 +72,8 @@ def _import(wanted: Sequence[str]) -> None:
 
 def _check_floor(name: str, version: str) -> None:
     floor = FLOORS[name]
-    if version and tuple(map(int, re.findall(r"\d+", version)[: len(floor)])) < floor:
+    numbers = tuple(map(int, re.findall(r"\d+", version)[: len(floor)]))
+    if numbers and numbers < floor:
         needed = ".".join(map(str, floor))
         raise _missing([name], f"{name} {version} is too old: {needed} or later is needed")
 

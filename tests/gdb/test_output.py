@@ -42,3 +42,24 @@ def test_a_reader_that_has_left_is_none():
 def test_an_answer_in_a_file_is_there_whatever_standard_output_is(tmp_path):
     assert run(">&-", f"gx shapes list --json={tmp_path}/out") == (0, "", "")
     assert "std-map" in (tmp_path / "out").read_text()
+
+
+PLAIN = [
+    {"LC_ALL": "C"},
+    {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii:strict"},
+    {},
+]
+ASKED = ("gx", "triage -h", "gx breakpoints -h", "help gx breakpoints", "show gx", "gx shapes list --limit 0",
+         "gx shapes show std-map", "gx commands", "gx safe blocks at nothing", "gx safe shapes show no",
+         "gx nothing")  # fmt: skip
+
+
+@pytest.mark.parametrize("environment", PLAIN, ids=str)
+def test_in_a_locale_without_more_all_is_ascii(environment, monkeypatch):
+    for name in ("LANG", "LC_ALL", "LC_CTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    kept = {name: value for name, value in gdbrun.environment().items() if name != "LC_ALL"}
+    monkeypatch.setattr(gdbrun, "environment", lambda: {**kept, **environment})
+    _, out, err = run("", *ASKED)
+    assert out.isascii() and err.isascii() and "std-map" in out and "no command 'nothing'" in err
+    assert "NUMBER... or all" in out
