@@ -25,15 +25,8 @@ def check_written() -> None:
     if not libc.ferror(stdout):
         return
     libc.clearerr(stdout)
-    if not _is_terminal() and not _is_left():
+    if not os.isatty(1) and not _is_left():
         raise GdbextError("standard output does not take the answer", "is the disk full, or is it closed?")
-
-
-def _is_terminal() -> bool:
-    try:
-        return os.isatty(1)
-    except OSError:
-        return False
 
 
 def _is_left() -> bool:

@@ -115,3 +115,15 @@ def test_a_kernel_ends_when_there_is_no_time(kernels):
     with checked(stop), pytest.raises(KeyboardInterrupt):
         kernels.mark_blocks(*arguments)
     assert asked == [1]
+
+
+def test_a_terminal_that_is_gone_costs_no_answer(monkeypatch):
+    reading, writing = pty.openpty()
+    os.close(reading)
+    monkeypatch.setenv(DESCRIPTOR, str(writing))
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    told = TerminalProgress(visible=True)
+    for done in range(3):
+        told.at("arenas", done, 2)
+        told.clear()
+    os.close(writing)
