@@ -20,7 +20,10 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 if str(CHECKOUT) not in sys.path:
     sys.path.insert(0, str(CHECKOUT))
 
+from gdbext.render import style  # noqa: E402
 from tests.support import examples, timings  # noqa: E402
+
+style.only_ascii = lambda: False  # pages that are compared here have all characters, whatever the locale
 
 
 def pytest_addoption(parser: Any) -> None:
