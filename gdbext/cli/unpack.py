@@ -68,17 +68,18 @@ def unpack(
     :raises GdbFailedError: when the program for it is missing or the disk is full.
     :raises TimeOutError: at the deadline.
     """
+    place = os.path.dirname(os.path.dirname(target))
     try:
         with _opened(path, packing) as source, open(target, "wb", opener=private) as out:
             _copy_sparse(source, out, deadline, _find_room(target) if most is None else most)
     except _Full as full:
-        whose = f"that are nine tenths of what is free in {os.path.dirname(target)}" if most is None else "allowed"
+        whose = f"that are nine tenths of what is free in {place}" if most is None else "allowed"
         what = f"{path} unpacks to more than the {size_text(full.most)} {whose}"
         raise TooLargeError(what, "--max-unpacked SIZE allows more, TMPDIR names another place") from None
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise BadCoreError(f"{path} cannot be unpacked: {error}", "was it copied whole?") from None
     except OSError as error:
-        raise _not_unpacked(path, os.path.dirname(os.path.dirname(target)), error) from None
+        raise _not_unpacked(path, place, error) from None
     facts = os.stat(path)
     os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 

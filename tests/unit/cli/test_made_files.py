@@ -28,7 +28,10 @@ MAKERS = {
     "gdbext/bridge/commands/command.py": {"replacing": USERS + ": --json=FILE in gdb"},
     "gdbext/bridge/ports/memory.py": {"TemporaryFile": "of our own, without a name: a file of a remote machine"},
     "gdbext/bridge/stops/progress.py": {"open": "none is made: a terminal that is open already"},
-    "gdbext/borrowing/borrowed.py": {"TemporaryFile": "of our own, without a name: what the borrowed gdb says"},
+    "gdbext/borrowing/borrowed.py": {
+        "TemporaryFile": "of our own, without a name: what the borrowed gdb says",
+        "TemporaryDirectory": "of mode 0700: links that keep special files from it",
+    },
     "gdbext/cli/gdbrun.py": {"open": OURS + ": what gdb says"},
     "gdbext/cli/output.py": {"Replacement": USERS + ": --json=FILE", "Addition": USERS + ": that of a core more"},
     "gdbext/cli/run.py": {"mkdir": OURS + ": the question of a sample, or of gdb after Python"},
@@ -37,6 +40,7 @@ MAKERS = {
     "gdbext/cli/workfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/files.py": {"open": USERS + "; in place where it cannot be replaced", "Replacement": "that"},
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
+    "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
     "commands/lockwait.py": {"replacing": USERS + ": --dot, --flame"},
     "commands/shapes.py": {"open": "the user's, by the umask, never over another: gx shapes save"},
 }
@@ -70,8 +74,9 @@ def test_no_library_function_takes_a_signal():
         for path in (ROOT / "gdbext").rglob("*.py")
         if "signal.signal(" in path.read_text(encoding="utf-8")
     }
-    own = {"__main__", "alone", "ending", "interactive"}
-    assert callers == {"gdbext/bridge/commands/shell.py", *(f"gdbext/cli/{name}.py" for name in own)}
+    gdb, program = ("commands/shell", "stops/holding"), ("__main__", "alone", "ending", "interactive")
+    known = [*(f"bridge/{name}" for name in gdb), *(f"cli/{name}" for name in program)]
+    assert callers == {f"gdbext/{path}.py" for path in known}
 
 
 @pytest.fixture
@@ -183,6 +188,12 @@ def test_full_disks(program):
     packed = program.folder / "core.gz"
     packed.write_bytes(gzip.compress(program.core.read_bytes() + os.urandom(1 << 18)))
     status, said = on_full_disk(program, 200, 4, "triage", packed, TMPDIR=str(full))
+    (line,) = said
+    hint = "--max-unpacked SIZE allows more, TMPDIR names another place"
+    assert status == 2 and line.startswith(f"gdbext: triage: {packed} unpacks to more than the 1")
+    assert line.endswith(f" KiB that are nine tenths of what is free in {full}; {hint}")
+    words = ("triage", packed, "--max-unpacked", "1G")
+    status, said = on_full_disk(program, 200, 4, *words, TMPDIR=str(full))
     hint = "TMPDIR=FOLDER names a folder with room for the unpacked core"
     assert status == 2
     assert said == [f"gdbext: triage: cannot unpack {packed} in {full}: No space left on device; {hint}"]

@@ -702,13 +702,14 @@ def test_a_packed_core_that_is_too_large(program, ending):
 def test_the_disk_is_not_filled(tmp_path, monkeypatch):
     from gdbext.cli.unpack import find_packing, unpack
 
-    packed = tmp_path / "x.gz"
+    packed, folder = tmp_path / "x.gz", tmp_path / "ours"
+    folder.mkdir()
     packed.write_bytes(gzip.compress(b"x" * (1 << 20) + bytes(1 << 30)))
     room = os.statvfs_result((4096, 4096, 900, 300, 266, 0, 0, 0, 0, 255))
-    monkeypatch.setattr("os.statvfs", lambda path: room if path == str(tmp_path) else None)
-    unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), None, 1 << 20)
+    monkeypatch.setattr("os.statvfs", lambda path: room if path == str(folder) else None)
+    unpack(str(packed), find_packing(str(packed)), str(folder / "x"), None, 1 << 20)
     with pytest.raises(TooLargeError) as caught:
-        unpack(str(packed), find_packing(str(packed)), str(tmp_path / "x"), None)
+        unpack(str(packed), find_packing(str(packed)), str(folder / "x"), None)
     assert str(caught.value) == (
         f"{packed} unpacks to more than the 958 KiB that are nine tenths of what is free in {tmp_path}; "
         "--max-unpacked SIZE allows more, TMPDIR names another place"
