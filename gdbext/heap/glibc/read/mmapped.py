@@ -85,6 +85,8 @@ def find_mmapped(
     )
     census = new if new.bytes > old.bytes else old
     problems = [*_check_census(census), *_check_header(target, sizes, census, intervals)]
+    if problems:
+        problems += _not_in_core(target)
     return replace(census, problems=(*problems, *_not_searched(census, left, bool(problems))))
 
 
@@ -100,6 +102,15 @@ def _affordable(target: Target, intervals: Sequence[Interval]) -> Tuple[Sequence
         chosen.append((low, high))
         room -= high - low
     return sorted(chosen), sum(high - low for low, high in intervals) - (_MOST_UNKNOWN - room)
+
+
+def _not_in_core(target: Target) -> Iterator[Problem]:
+    """Say how much anonymous memory is not in the core: chunks that are counted and were not found may be there."""
+    regions = (one for one in target.memory.regions() if one.source == "absent" and one.writable and not one.name)
+    absent = sum(region.size for region in regions)
+    if absent:
+        what = f"{size_text(absent)} of anonymous memory is not in the core"
+        yield Problem("absent-memory", None, f"{what}: blocks with a mapping of their own may be there")
 
 
 def _not_searched(census: Mmapped, left: int, differs: bool) -> Iterator[Problem]:

@@ -114,6 +114,20 @@ def test_where_nobody_knows_what_was_touched_no_more_than_a_bound_is_searched(mo
     assert not kinds or "of anonymous memory was not searched" in heap.mmapped.problems[-1].message
 
 
+@pytest.mark.parametrize("lost, kinds", [(True, ["mmapped-count", "absent-memory"]), (False, [])])
+def test_blocks_whose_mapping_is_not_in_the_core_are_missing(lost, kinds):
+    builder = laid_out()
+    image = builder.build()
+    if lost:
+        (start, size), *_ = builder.truth()["mmapped"]
+        image.segments.pop(start)
+        image.regions = [one for one in image.regions if one.start != start]
+    else:
+        start, size = 0x10000000000, 0x5000  # nothing of malloc's was there
+    image.regions.append(Region(start, start + size, source="absent"))
+    assert [problem.kind for problem in read(image.target()).mmapped.problems] == kinds
+
+
 @pytest.mark.parametrize("abi, release", MATRIX, ids=lambda value: getattr(value, "machine", value))
 def test_charges_tile_the_spans(abi, release):
     heap = neutral(read(laid_out(abi, release).target()))
