@@ -1,0 +1,1 @@
+"""A campaign of damaged cores: see ``docs/testing.md``."""
