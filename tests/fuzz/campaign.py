@@ -20,7 +20,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 from tests.fuzz import cores
 from tests.support.cache import CHECKOUT
 
-BATCH = 40
+BATCH = 100
 SEEDS = Path(__file__).with_name("seeds.jsonl")
 KERNELS = ("native", "reference")
 JOURNAL = "journal.jsonl"

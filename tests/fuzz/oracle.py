@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
 import gdbext
+from gdbext.coretarget import read_core_target, target_of
 from gdbext.errors import GdbextError
+from gdbext.grammar.catalogue import default_settings
+from gdbext.memory.elf.elfcore import ElfCore
 from gdbext.session import Session
 from gdbext.session.answers import Answer
 from tests.fuzz.image import Mutation
+from tests.support.nmsymbols import NmSymbols
 
 # Bounds, by what is written in a core (its bytes without holes).
-SECONDS = 20.0  # of CPU, for all questions to one mutant
+SECONDS = 5.0  # of CPU, for all questions to one mutant
 SECONDS_PER_MB = 1.0
 ROOM = 384 << 20  # bytes of address space beyond what the worker had, the core's own mapping not counted
 ROOM_PER_BYTE = 32
@@ -74,13 +79,33 @@ class Failure(Exception):
     """Something that must not be; its text is the class of it."""
 
 
-def ask(core: Path, asked: Sequence[str], mutation: Mutation) -> str:
+def read_symbols(core: Path, debug_dir: Path) -> NmSymbols:
+    """Return the symbols of an undamaged core's files, or of their debug info: they lead to heaps however damaged."""
+    target = read_core_target(str(core))
+    modules = []
+    for module in target.modules:
+        build_id = module.build_id or "--"
+        debug = debug_dir / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+        modules.append(replace(module, path=str(debug) if debug.exists() else module.path))
+    return NmSymbols(replace(target, modules=modules), "")
+
+
+def _open(path: Path, symbols: Optional[NmSymbols]) -> Session:
+    if symbols is None:
+        return gdbext.open_core(path)
+    core = ElfCore(str(path))
+    target = replace(target_of(core), symbols=symbols)
+    return Session(lambda: target, settings=default_settings({}), let_go=core.close)
+
+
+def ask(core: Path, asked: Sequence[str], mutation: Mutation, symbols: Optional[NmSymbols] = None) -> str:
     """Ask a core and judge the answers; return what came of it: an exit status, or the kind of an error.
 
+    :param symbols: those that a debugger would know; None: structures are found by themselves.
     :raises Failure: an answer is none that may be given.
     """
     try:
-        with gdbext.open_core(core) as session:
+        with _open(core, symbols) as session:
             return " ".join(dict.fromkeys(_one(session, command, mutation) for command in asked))
     except GdbextError as error:
         check_text(str(error))

@@ -26,22 +26,32 @@ def _elsewhere(draw: Draw, chunk: Chunk) -> int:
     return draw.pick(used)
 
 
-def _states(draw: Draw, words: str) -> None:
-    draw.mutation.reported = words
+def _astray(word: int, name: str, words: str, *states: State) -> Mutator:
+    def lead_astray(draw: Draw) -> None:
+        chunk = _chunk(draw, *states)
+        at = chunk.address + word * draw.image.word
+        if not draw.number(at):  # a large chunk that is not on the skip list
+            raise NotHere
+        draw.poke(at, _elsewhere(draw, chunk), name)
+        draw.mutation.reported = words
+
+    lead_astray.__doc__ = f"The {name} of a free chunk leads to one that does not lead back."
+    return lead_astray
 
 
-def free_fd(draw: Draw) -> None:
-    """The next of a free chunk does not lead back."""
-    chunk = _chunk(draw, *_BINNED)
-    draw.poke(chunk.address + 2 * draw.image.word, _elsewhere(draw, chunk), "fd")
-    _states(draw, "corrupted double-linked list")
+def _head(struct: str, member: str, words: str) -> Mutator:
+    def spoil(draw: Draw) -> None:
+        address, layout = draw.pick(draw.places.structs.get(struct, ()))
+        if member not in layout:
+            raise NotHere
+        place, word = layout.member(member), draw.image.word
+        places = [address + place.offset + word * index for index in range(place.count or 1)]
+        at = draw.pick([one for one in places if draw.image.number(one)])
+        draw.poke(at, draw.number(at) | word, member)
+        draw.mutation.reported = words
 
-
-def free_bk(draw: Draw) -> None:
-    """The previous of a free chunk does not lead to it."""
-    chunk = _chunk(draw, *_BINNED)
-    draw.poke(chunk.address + 3 * draw.image.word, _elsewhere(draw, chunk), "bk")
-    _states(draw, "corrupted double-linked list")
+    spoil.__doc__ = f"The first of a list in {member} is no chunk."
+    return spoil
 
 
 def free_size(draw: Draw) -> None:
@@ -52,30 +62,21 @@ def free_size(draw: Draw) -> None:
         raise NotHere
     flags = draw.number(chunk.address + word) & 7
     draw.poke(chunk.address + word, size | flags, "size")
-    _states(draw, "corrupted size vs. prev_size")
+    draw.mutation.reported = "corrupted size vs. prev_size"
 
 
 def free_prev_size(draw: Draw) -> None:
     """What stands behind a free chunk is not its size."""
     chunk = _chunk(draw, *_BINNED)
     draw.poke(chunk.address + chunk.size, chunk.size ^ draw.pick((16, 64, 1 << 20)), "prev_size")
-    _states(draw, "corrupted size vs. prev_size")
-
-
-def nextsize(draw: Draw) -> None:
-    """The skip list of a large bin leads astray."""
-    large = [one for one in draw.places.chunks if one.state is State.LARGE]
-    chunk, word = draw.pick([one for one in large if draw.image.number(one.address + 4 * draw.image.word)]), 0
-    word = draw.image.word
-    draw.poke(chunk.address + draw.pick((4, 5)) * word, _elsewhere(draw, chunk), "nextsize")
-    _states(draw, "corrupted double-linked list (not small)")
+    draw.mutation.reported = "corrupted size vs. prev_size"
 
 
 def top_size(draw: Draw) -> None:
     """The top chunk is larger than all that its arena has."""
     chunk = _chunk(draw, State.TOP)
     draw.poke(chunk.address + draw.image.word, draw.pick((-8, 1 << 30)) | 1, "top size")
-    _states(draw, "malloc(): corrupted top size")
+    draw.mutation.reported = "malloc(): corrupted top size"
 
 
 def used_size(draw: Draw) -> None:
@@ -85,7 +86,7 @@ def used_size(draw: Draw) -> None:
     chunk, word = _chunk(draw, State.IN_USE), draw.image.word
     flags = draw.number(chunk.address + word) & 5
     draw.poke(chunk.address + word, draw.pick((chunk.size | 8, word | 0)) | flags, "size")
-    _states(draw, "free(): invalid size")
+    draw.mutation.reported = "free(): invalid size"
 
 
 def previous_in_use(draw: Draw) -> None:
@@ -93,29 +94,7 @@ def previous_in_use(draw: Draw) -> None:
     chunk = _chunk(draw, State.IN_USE, least=_TCACHE_MOST)
     at = chunk.address + chunk.size + draw.image.word
     draw.poke(at, draw.number(at) & ~1, "PREV_INUSE")
-    _states(draw, "double free or corruption (!prev)")
-
-
-def tcache_entry(draw: Draw) -> None:
-    """The first of a tcache list is no chunk."""
-    address, layout = draw.pick(draw.places.structs.get("tcache", ()))
-    member, word = layout.member("entries"), draw.image.word
-    places = [address + member.offset + word * index for index in range(member.count)]
-    at = draw.pick([one for one in places if draw.image.number(one)])
-    draw.poke(at, draw.number(at) | word, "tcache entry")
-    _states(draw, "malloc(): unaligned tcache chunk detected")
-
-
-def fastbin(draw: Draw) -> None:
-    """The first of a fastbin is no chunk."""
-    address, layout = draw.pick(draw.places.structs.get("malloc_state", ()))
-    if "fastbinsY" not in layout:
-        raise NotHere
-    member, word = layout.member("fastbinsY"), draw.image.word
-    places = [address + member.offset + word * index for index in range(member.count)]
-    at = draw.pick([one for one in places if draw.image.number(one)])
-    draw.poke(at, draw.number(at) | word, "fastbin")
-    _states(draw, "malloc(): unaligned fastbin chunk detected")
+    draw.mutation.reported = "double free or corruption (!prev)"
 
 
 def mmapped(draw: Draw) -> None:
@@ -124,7 +103,7 @@ def mmapped(draw: Draw) -> None:
     whole = [one for one in draw.places.chunks if one.state is State.MMAPPED and one.address % 4096 == 0]
     chunk = draw.pick(whole)
     draw.poke(chunk.address, draw.number(chunk.address) + 16, "prev_size of an mmapped chunk")
-    _states(draw, "munmap_chunk(): invalid pointer")
+    draw.mutation.reported = "munmap_chunk(): invalid pointer"
 
 
 def bitmap(draw: Draw) -> None:
@@ -132,7 +111,7 @@ def bitmap(draw: Draw) -> None:
     address, layout = draw.pick(draw.places.structs.get("slab", ()))
     at = address + layout.member("bitmap").offset
     draw.poke(at, draw.number(at) ^ 1, "bitmap")
-    _states(draw, "jemalloc's slab contradicts itself")
+    draw.mutation.reported = "jemalloc's slab contradicts itself"
 
 
 def owner(draw: Draw) -> None:
@@ -140,13 +119,20 @@ def owner(draw: Draw) -> None:
     address, layout = draw.pick(draw.places.structs.get("slab", ()))
     at = address + layout.member("bits").offset
     draw.poke(at, draw.number(at) | 0xFFF, "e_bits")
-    _states(draw, "jemalloc's extent has no arena")
+    draw.mutation.reported = "jemalloc's extent has no arena"
 
+
+_UNLINK = "corrupted double-linked list"
 
 STATED: Mapping[str, Mutator] = {
-    f"stated_{one.__name__}": one
-    for one in (
-        free_fd, free_bk, free_size, free_prev_size, nextsize, top_size, used_size, previous_in_use, tcache_entry,
-        fastbin, mmapped, bitmap, owner,
-    )
-}  # fmt: skip
+    "stated_free_fd": _astray(2, "fd", _UNLINK, *_BINNED),
+    "stated_free_bk": _astray(3, "bk", _UNLINK, *_BINNED),
+    "stated_nextsize": _astray(4, "fd_nextsize", f"{_UNLINK} (not small)", State.LARGE),
+    "stated_bk_nextsize": _astray(5, "bk_nextsize", f"{_UNLINK} (not small)", State.LARGE),
+    "stated_tcache_entry": _head("tcache", "entries", "malloc(): unaligned tcache chunk detected"),
+    "stated_fastbin": _head("malloc_state", "fastbinsY", "malloc(): unaligned fastbin chunk detected"),
+    **{
+        f"stated_{one.__name__}": one
+        for one in (free_size, free_prev_size, top_size, used_size, previous_in_use, mmapped, bitmap, owner)
+    },
+}

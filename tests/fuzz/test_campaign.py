@@ -53,7 +53,7 @@ def test_damaged_cores(ask):
 @pytest.mark.slow
 @pytest.mark.parametrize("kernels", campaign.KERNELS)
 def test_more_damaged_cores(ask, kernels):
-    assert failures(run_numbers(ask(tuple(cores.CORES), kernels), 1000, 2000)) == []
+    assert failures(run_numbers(ask(tuple(cores.CORES), kernels), 1000, 600)) == []
 
 
 @pytest.mark.full

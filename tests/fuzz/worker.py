@@ -6,6 +6,7 @@ Run as a program it reads batches from standard input, a line of JSON each, and 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import json
@@ -29,7 +30,16 @@ from tests.fuzz.mutators import MUTATORS, Mutator
 from tests.fuzz.places import Places, read_places
 from tests.fuzz.stated import STATED
 
-ALL: dict[str, Mutator] = {**MUTATORS, **STATED}
+
+def several(draw: Draw) -> None:
+    """Some of the others together."""
+    for name in draw.random.choices(list(MUTATORS), k=draw.random.randint(2, 6)):
+        with contextlib.suppress(NotHere):
+            MUTATORS[name](draw)
+    draw.mutation.harmless = draw.mutation.lost = False
+
+
+ALL: dict[str, Mutator] = {**MUTATORS, "several": several, **STATED}
 QUESTIONS = 2  # to each mutant
 
 
@@ -56,6 +66,8 @@ class Core:
         self.places: Places = read_places(self.image, self.known["truth"])
         structs = self.places.structs
         self.allocator = "jemalloc" if "arena" in structs else "glibc" if "malloc_state" in structs else ""
+        # of its files or of their debug info; read before anything forks
+        self.symbols = oracle.read_symbols(self.image.path, Path(self.known["debug_dir"]))
         self.commands = oracle.commands(self.allocator, self.known["truth"], self.places.block)
 
     @functools.cached_property
@@ -138,10 +150,10 @@ def run(workshop: Workshop, mutant: Mutant) -> dict[str, Any]:
     mutation = workshop.make(mutant)
     if mutation is None:
         return {**line, "outcome": "nothing to damage"}
-    written, started = workshop.core(mutant.core).image.bytes, time.process_time()
-    signal.setitimer(signal.ITIMER_PROF, oracle.seconds(written))
+    core, started = workshop.core(mutant.core), time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, oracle.seconds(core.image.bytes))
     try:
-        line["outcome"] = oracle.ask(workshop.path, asked, mutation)
+        line["outcome"] = oracle.ask(workshop.path, asked, mutation, core.symbols if mutant.number % 2 else None)
     except Exception as error:  # noqa: BLE001  that there is any is the finding
         line.update(outcome="failure", failure=oracle.describe(error), what=mutation.what)
         line["trace"] = traceback.format_exc()[-3000:]
