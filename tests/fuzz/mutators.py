@@ -55,10 +55,15 @@ def file_header(draw: Draw) -> None:
 
 
 def many_headers(draw: Draw) -> None:
-    """PN_XNUM: their number is said to be in section header 0, wherever that is."""
-    wide = draw.image.word == 8
+    """PN_XNUM: their number is in section header 0, at the file's end, or it is said to be somewhere else."""
+    image, wide = draw.image, draw.image.word == 8
     draw.put(56 if wide else 44, 0xFFFF, 2, "e_phnum")
-    draw.put(40 if wide else 32, draw.random.randrange(draw.image.size), draw.image.word, "e_shoff")
+    where = draw.pick((image.size, draw.random.randrange(image.size)))
+    draw.put(40 if wide else 32, where, image.word, "e_shoff")
+    if where == image.size:
+        count = draw.pick((len(image.headers), draw.hostile(len(image.headers))))
+        draw.patch(where, bytes(64), "section header")
+        draw.put(where + (44 if wide else 28), count, 4, "sh_info")
 
 
 def missing_memory(draw: Draw) -> None:
@@ -168,7 +173,7 @@ def module_header(draw: Draw) -> None:
     """The ELF header, program headers or dynamic section of a file that is mapped in the core."""
     module = draw.pick(draw.places.modules)
     for _ in range(draw.random.randint(1, 6)):
-        at = module.base + draw.random.choice((draw.random.randrange(0, 0x400), draw.random.randrange(0, 0x3000)))
+        at = module.base + draw.random.randrange(0, draw.random.choice((0x400, 0x1000)))
         draw.spoil(at & -4, "header of a module", size=4)
 
 
@@ -201,7 +206,8 @@ def _of_struct(name: str) -> Mutator:
 
 def _of_words(name: str) -> Mutator:
     def spoil(draw: Draw) -> None:
-        known = [one for kind, words in draw.places.words.items() if kind.startswith(name) for one in words]
+        words = [one for kind, words in draw.places.words.items() if kind.startswith(name) for one in words]
+        known = [one for one in words if draw.image.find_offset(one, draw.image.word) is not None]
         for _ in range(draw.random.choice((1, 1, 2, 8, 40))):
             draw.spoil(draw.pick(known), name, known)
 
