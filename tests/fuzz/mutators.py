@@ -66,17 +66,22 @@ def many_headers(draw: Draw) -> None:
         draw.put(where + (44 if wide else 28), count, 4, "sh_info")
 
 
+def _holds_chunks(draw: Draw, header: Header) -> bool:
+    return any(0 <= one.address - header.address < header.filesz for one in draw.places.chunks)
+
+
 def missing_memory(draw: Draw) -> None:
     """A writable segment says that its memory was not written into the core."""
     header = draw.pick([one for one in draw.image.loads if one.flags & 2 and one.filesz > 4096])
     draw.put(_member(draw, header, "filesz")[0], 0, draw.image.word, "p_filesz")
-    draw.mutation.lost = any(0 <= one.address - header.address < header.filesz for one in draw.places.chunks)
+    draw.mutation.lost = _holds_chunks(draw, header)
 
 
 def missing_segment(draw: Draw) -> None:
     """A segment is gone, and with it what says that it was there."""
     header = draw.pick(draw.image.loads)
     draw.put(header.at, 0, 4, "p_type")
+    draw.mutation.lost = _holds_chunks(draw, header)
 
 
 def cut(draw: Draw) -> None:
