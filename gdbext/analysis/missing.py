@@ -14,11 +14,13 @@ from gdbext.report import Problem, Report
 from gdbext.target import Target
 from gdbext.wording import size_text
 
-# Problems that say that memory is missing in which an answer, or a part of it, may have been.
+# Problems that say that memory is missing in which an answer, or a part of it, may have been; the last line: malloc
+# counts more than was met.
 MISSING = frozenset(
     (
         "truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena",
         "swapped-memory", "not-searched",
+        "arena-ring", "mmapped-count", "system-mem", "top-address",
     )
 )
 
