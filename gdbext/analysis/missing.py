@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Iterable, Optional
 
 from gdbext.errors import NoHeapError
+from gdbext.memory import check_reads
 from gdbext.report import Problem, Report
 from gdbext.target import Target
 from gdbext.wording import size_text
@@ -19,7 +20,7 @@ from gdbext.wording import size_text
 MISSING = frozenset(
     (
         "truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena",
-        "swapped-memory", "not-searched",
+        "swapped-memory", "not-searched", "unreadable-memory",
         "arena-ring", "mmapped-count", "system-mem", "top-address",
     )
 )
@@ -56,7 +57,7 @@ def is_whole(problems: Iterable[Problem]) -> bool:
 
 def with_target(report: Report, target: Target) -> Report:
     """Return a report that begins with the target's own problems, and is complete only if nothing is missing."""
-    own = list(target.problems)
+    own = [*target.problems, *check_reads(target.memory)]
     problems = [*own, *(problem for problem in report.problems if problem not in own)]
     return replace(report, problems=problems, complete=report.complete and is_whole(problems))
 

@@ -13,6 +13,7 @@ from typing import Iterator, Optional, Protocol, Sequence, Union
 
 from gdbext.abi import Abi
 from gdbext.errors import FaultError
+from gdbext.report import Problem
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -121,6 +122,12 @@ def for_each_written(memory: Memory, start: int, end: int) -> Iterator[tuple[int
         yield from direct(start, end)
     elif start < end:
         yield start, end
+
+
+def check_reads(memory: Memory) -> Sequence[Problem]:
+    """Return what reads have met so far that says that memory is missing; what notes it has a method of that name."""
+    direct = getattr(memory, "check_reads", None)
+    return direct() if direct is not None else ()
 
 
 def knows_written(memory: Memory) -> bool:

@@ -17,7 +17,7 @@ import mmap
 import os
 import weakref
 from functools import cached_property
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, subtr
 from gdbext.memory.live.mappedfiles import MappedFiles
 from gdbext.memory.live.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
 from gdbext.memory.live.presence import U64, Mask, Presence, all_present, read_presence
+from gdbext.report import Problem
+from gdbext.wording import count_text
 
 _SMALL = 1 << 14  # below this, one pread is cheaper than a call through ctypes
 _LARGE = 1 << 20  # from here on a buffer is a mapping of its own, of which only what is filled costs memory
@@ -58,6 +60,7 @@ class ProcessMemory:
         self._lows = [one.start for one in self._mappings]
         self._brief = brief
         self._last = (0, 0)
+        self._refused: Set[int] = set()
         self._descriptor = open_proc(pid, "mem")
         self._pagemap = open_proc(pid, "pagemap") if brief else None
         self._closing = weakref.finalize(self, _close, self._descriptor, self._pagemap)
@@ -122,6 +125,14 @@ class ProcessMemory:
         """As :meth:`read`: a live process is always copied."""
         return self.read(address, size)
 
+    def check_reads(self) -> Sequence[Problem]:
+        """Return a problem where the kernel refused pages that are in memory: what needed them is not known."""
+        if not self._refused:
+            return ()
+        what = f"{count_text(len(self._refused), 'page')} of the process could not be read, though in memory"
+        where = min(self._refused) * PAGE
+        return (Problem("unreadable-memory", where, f"{what}: the first at {where:#x}"),)
+
     def close(self) -> None:
         """Close what is open of the process; reads fail from then on."""
         self._descriptor = None  # first: the number may soon be another file's
@@ -158,12 +169,20 @@ class ProcessMemory:
         try:
             data = os.pread(self._descriptor, size, address)
         except OSError:
+            self._note_refused(address)
             raise FaultError(address, size) from None
         if not data and size:
             raise gone(self.pid)
         if len(data) < size:
+            self._note_refused(address + len(data))
             raise FaultError(address, size)
         return data
+
+    def _note_refused(self, address: int) -> None:
+        at = bisect.bisect_right(self._lows, address) - 1
+        ours = at >= 0 and not (self._mappings[at].is_device or self._mappings[at].is_kernels)
+        if ours and not self._brief and self.presence.known and self._is_present(address, 1):
+            self._refused.add(address // PAGE)
 
     def _read_present(self, address: int, size: int) -> Buffer:
         if not self._is_present(address, size):

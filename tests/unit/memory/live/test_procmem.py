@@ -1,6 +1,7 @@
 """Live reads of a child that states what it mapped, wrote and named."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 from gdbext.abi import X86_64
 from gdbext.coretarget import modules_of
 from gdbext.errors import FaultError, NoTargetError
+from gdbext.memory import check_reads
 from gdbext.memory.intervals import Coverage
 from gdbext.memory.live import presence
 from gdbext.memory.live import procmem as module
@@ -126,6 +128,30 @@ def test_hole_that_appears_after_the_maps_were_read(child):
     with pytest.raises(FaultError) as fault:
         memory.read(truth["hole"], 64 * PAGE)
     assert (fault.value.address, fault.value.size) == (truth["hole"], 64 * PAGE)
+
+
+@pytest.mark.parametrize("size", [8, 64 * PAGE])
+def test_pages_that_the_kernel_refuses_are_a_problem(child, size, monkeypatch):
+    pid, truth = child
+    memory, start = ProcessMemory(pid), truth["hole"]
+    with pytest.raises(FaultError):
+        memory.read(start, size + 34 * PAGE)  # over the hole: not refused, but not there
+    assert check_reads(memory) == ()
+    pread = os.pread
+    refused = range(start, start + PAGE)
+
+    def refusing(file, count, at):
+        if at in refused:
+            raise OSError(errno.EIO, "refused")
+        return pread(file, count, at)
+
+    monkeypatch.setattr(os, "pread", refusing)
+    monkeypatch.setattr(module, "_read_vm", lambda *_: 0)
+    with pytest.raises(FaultError):
+        memory.read(start, min(size, 8 * PAGE))
+    (problem,) = check_reads(memory)
+    assert (problem.kind, problem.address, problem.corruption) == ("unreadable-memory", start, False)
+    assert problem.message == f"1 page of the process could not be read, though in memory: the first at {start:#x}"
 
 
 @pytest.mark.parametrize("address,size", [(0, 8), (-8, 8), (-8, 1 << 20), (1 << 64, 8), ((1 << 64) - 8, 8),
