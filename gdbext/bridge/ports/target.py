@@ -32,8 +32,6 @@ from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.process import Thread
 from gdbext.report import Problem
 from gdbext.target import Target
-from gdbext.tracing.processtarget import identify
-from gdbext.tracing.tasks import check_tasks, find_living
 
 _STRATUM = re.compile(r"^\s*- (\S+) \(", re.MULTILINE)
 _CORE_FILE = re.compile(r"^\s*[`'\"‘](.+?)['\"’], [^`'\"‘’\n]*$", re.MULTILINE | re.DOTALL)
@@ -115,6 +113,10 @@ def _numbered(found: Sequence[Thread]) -> Sequence[Thread]:
 
 
 def _read_process(local: bool) -> Target:
+    # A core needs none of it.
+    from gdbext.tracing.processtarget import identify
+    from gdbext.tracing.tasks import check_tasks, find_living
+
     pid = gdb.selected_inferior().pid
     auxv = read_auxv()
     abi = read_abi(auxv)
@@ -140,6 +142,8 @@ def _read_process(local: bool) -> Target:
 
 
 def _process_memory(pid: int, local: bool, brief: bool = False) -> Memory:
+    from gdbext.tracing.tasks import find_living
+
     if local:
         return ProcessMemory(find_living(pid), bool(settings.current_value("swapped")), brief)
     return CachedMemory(GdbMemory(read_regions(pid)))

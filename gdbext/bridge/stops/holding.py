@@ -6,23 +6,15 @@ import importlib
 import os
 import pkgutil
 import re
-import signal
 import time
-from contextlib import contextmanager, suppress
-from typing import Iterable, Iterator, Optional
+from contextlib import suppress
+from typing import Iterable, Optional
 
 import gdb
 
 from gdbext.bridge.decoded import ask
-from gdbext.errors import DebuggerError, GdbextError
-from gdbext.starting.failures import NoPermissionError
-from gdbext.starting.parent import outliving_parent
-from gdbext.starting.process import ATTACHING, find_tracer
-from gdbext.tracing import permission
-from gdbext.tracing.stalled import check_stoppable
-from gdbext.tracing.tracer import find_process
 
-_WORKING = ("analysis", "bridge", "heap", "layout", "memory", "render", "structures")  # packages
+_WORKING = ("analysis", "bridge", "heap", "layout", "memory", "render", "structures", "tracing")  # packages
 _MAPPED = re.compile(r"^\S+ r-xp \S+ \S+ \S+ +(/.*)$", re.MULTILINE)
 
 
@@ -44,16 +36,19 @@ class Hold:
         """
         if self.pid is None:
             return
+        # A core needs none of it.
+        from gdbext.bridge.stops import attaching
+        from gdbext.tracing.stalled import check_stoppable
+
         _import_all()
         loaded = _load_symbols(_mapped_files(self.pid))
         check_stoppable(self.pid)
         self._since = time.monotonic()
         try:
-            with outliving_parent(), _ended_after(ATTACHING):  # a gdb that ends in the midst of it leaves it stopped
-                gdb.execute(f"attach {self.pid}", to_string=True)
+            attaching.attach(self.pid)
         except gdb.error as error:
             self.let_go()
-            raise _refusal(self.pid, str(error)) from None
+            raise attaching.refusal(self.pid, str(error)) from None
         gdb.execute(f"remove-inferiors {loaded}", to_string=True)
 
     def let_go(self) -> Optional[float]:
@@ -64,34 +59,6 @@ class Hold:
             self._seconds = time.monotonic() - self._since
         self._since = None
         return self._seconds
-
-
-@contextmanager
-def _ended_after(seconds: int) -> Iterator[None]:
-    """Have the kernel end gdb where it waits for ever, for a thread that is gone since another one made exec."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
-def _refusal(pid: int, said: str) -> GdbextError:
-    """Return the error for a process that gdb could not attach to."""
-    if (tracer := find_tracer(pid)) is not None:
-        error = DebuggerError(f"process {pid} is traced already, by {tracer}", "a process has one debugger at a time")
-        error.kind = NoPermissionError.kind
-        return error
-    try:
-        find_process(pid)
-    except GdbextError as known:  # it has ended
-        return known
-    if "Operation not permitted" in said and not permission.is_given(pid):
-        return NoPermissionError(f"process {pid} may not be examined", permission.find_way(pid))
-    if "Operation not permitted" in said or "No such process" in said:
-        return DebuggerError(f"threads of process {pid} ended while gdb attached to them", "try again")
-    return DebuggerError(" ".join(said.split()).rstrip("."))
 
 
 def _import_all() -> None:

@@ -74,7 +74,7 @@ def test_no_library_function_takes_a_signal():
         for path in (ROOT / "gdbext").rglob("*.py")
         if "signal.signal(" in path.read_text(encoding="utf-8")
     }
-    gdb, program = ("commands/shell", "stops/holding"), ("__main__", "alone", "ending", "interactive")
+    gdb, program = ("commands/shell", "stops/attaching"), ("__main__", "alone", "ending", "interactive")
     known = [*(f"bridge/{name}" for name in gdb), *(f"cli/{name}" for name in program)]
     assert callers == {f"gdbext/{path}.py" for path in known}
 
