@@ -48,6 +48,7 @@ class Thread:
     :param stack_pointer: None when the registers are not known.
     :param tls: thread pointer (x86-64 ``fs_base``), or None.
     :param registers: general registers by gdb's names, unsigned.
+    :param signal: with which a debugger of a process has stopped it; 0 for none, and where that is not known.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Thread:
     stack_pointer: Optional[int] = None
     tls: Optional[int] = None
     registers: Mapping[str, int] = field(default_factory=dict)
+    signal: int = 0
 
     @property
     def ref(self) -> ThreadRef:

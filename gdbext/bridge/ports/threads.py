@@ -56,7 +56,16 @@ def _read_thread(thread: gdb.InferiorThread, abi: Abi) -> Thread:
         stack_pointer=_first(registers, _STACK_POINTERS),
         tls=_first(registers, _THREAD_POINTERS.get(abi.machine, ())) or _find_handle(thread, abi),
         registers=registers,
+        signal=_read_signal() if registers else 0,
     )
+
+
+def _read_signal() -> int:
+    """Return the signal with which the selected thread has stopped, or 0."""
+    try:
+        return int(gdb.parse_and_eval("$_siginfo.si_signo"))
+    except gdb.error:  # it was stopped without one, or the target does not say
+        return 0
 
 
 def _find_handle(thread: gdb.InferiorThread, abi: Abi) -> Optional[int]:
