@@ -218,8 +218,9 @@ COMMANDS: Sequence[CommandSpec] = (
         description="`system` is what the arena took from the system; `in use`, `tcached`, `in bins` and `top` "
         "are usable bytes, without headers; `used` is in use as share of system; `attached` is the arena's own "
         "count of threads. `trimmable` is what malloc_trim(0) would return now. An arena whose mutex is held is "
-        "`in flux`: a thread was inside malloc, its figures may be half-way. A thread arena with no thread "
-        "attached any more is `stranded`. The sums on top are over all arenas, whatever --limit says.",
+        "`in flux`: a thread was inside malloc, its figures may be half-way; so are all when the only thread was, "
+        "which locks none. A thread arena with no thread attached any more is `stranded`. The sums on top are over all "
+        "arenas, whatever --limit says.",
         example="glibc arenas --bytes",
     ),
     CommandSpec(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Tuple
 
 from gdbext.heap.glibc.find.location import Location
+from gdbext.heap.glibc.find.underway import Underway
 from gdbext.heap.glibc.read.lists import FreeList
 from gdbext.heap.glibc.read.mmapped import Mmapped
 from gdbext.heap.glibc.read.segments import ArenaHead, HeapInfo
@@ -58,6 +59,7 @@ class GlibcHeap:
     :param thread_arenas: arena address by thread number, or None when it could not be read.
     :param blocks: of all arenas and the mmapped ones.
     :param complete: False when the walk was interrupted.
+    :param underway: what threads were doing inside malloc.
     """
 
     target: Target
@@ -71,3 +73,4 @@ class GlibcHeap:
     blocks: Blocks = field(default_factory=Blocks.empty)
     problems: List[Problem] = field(default_factory=list)
     complete: bool = True
+    underway: Underway = Underway()

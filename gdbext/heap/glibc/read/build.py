@@ -6,6 +6,7 @@ landmarks; only then find the thread caches, which are recognised among known ch
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List, Optional, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.glibc.find.globals import find_arenas
 from gdbext.heap.glibc.find.location import Tcache, with_tcaches
 from gdbext.heap.glibc.find.tcaches import find_safe_linking, find_tcaches, find_thread_arenas
+from gdbext.heap.glibc.find.underway import find_underway
 from gdbext.heap.glibc.read.binmap import with_binmap
 from gdbext.heap.glibc.read.chunks import Chunks, GrowingChunks
 from gdbext.heap.glibc.read.convert import blocks_of
@@ -110,6 +112,7 @@ class _Builder:
         self.heap.blocks = blocks_of(self.heap, self.chunks.finish())
 
     def _read_arenas(self) -> None:
+        self.heap.underway = find_underway(self.target, self.location)
         total = len(self.location.arenas)
         for index in range(total):
             self.progress.at("arenas", index, total)
@@ -119,7 +122,7 @@ class _Builder:
                 message = f"arena {self.location.arenas[index]:#x}: {fault}"
                 self.heap.problems.append(Problem("absent-memory", fault.address, message))
                 continue
-            view = ArenaView(head)
+            view = ArenaView(replace(head, alone=bool(self.heap.underway.alone)))
             self.heap.arenas.append(view)
             view.walked = [begin_walk(segment) for segment in self._segments(view)]
 

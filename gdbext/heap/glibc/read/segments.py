@@ -30,6 +30,7 @@ class ArenaHead:
 
     :param attached: ``attached_threads``.
     :param mutex: raw lock word; 0 is free.
+    :param alone: whether the process's only thread was inside malloc, where it locks no arena.
     """
 
     index: int
@@ -40,11 +41,12 @@ class ArenaHead:
     attached: int
     mutex: int
     flags: int
+    alone: bool = False
 
     @property
     def in_flux(self) -> bool:
-        """Whether a thread was inside malloc with this arena locked."""
-        return self.mutex != 0
+        """Whether a thread was inside malloc with this arena locked, or without locks as the only one."""
+        return self.mutex != 0 or self.alone
 
     @property
     def contiguous(self) -> bool:

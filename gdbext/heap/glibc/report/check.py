@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Iterator, List
+from typing import Iterable, Iterator, List, Optional
 
+from gdbext.heap.glibc.report.passing import Found, excused
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.report import Problem
+
+_UNKNOWN = (
+    "whether the only thread was inside malloc, where it locks no arena, is not known, as libc's symbols are not there:"
+    " what is listed as damage may be what malloc leaves for a moment"
+)
 
 
 def check_heap(heap: GlibcHeap) -> List[Problem]:
     """Return all problems of a heap, in the order of its parts."""
-    problems = list(heap.location.problems)
-    for view in heap.arenas:
-        problems += view.problems
-        for walked in view.walked:
-            problems += (_excused(one) if view.head.in_flux else one for one in walked.problems)
-        for free_list in view.lists:
-            problems += free_list.problems
-        if heap.complete:
-            problems += _check_sum(view)
-    problems += heap.problems
-    problems += heap.mmapped.problems
+    problems = list(excused(heap, list(_for_each_found(heap))))
+    if heap.underway.alone is None and any(problem.corruption for problem in problems):
+        problems.append(Problem("malloc-unknown", None, _UNKNOWN))
     return problems
 
 
-# What a thread that splits top or frees a chunk leaves for a moment. Sizes that cannot be are not among
-# them: malloc aborts on damage with the arena still locked.
-_PASSING = ("prev-size", "top-header")
+def _for_each_found(heap: GlibcHeap) -> Iterator[Found]:
+    yield from _placed(None, heap.location.problems)
+    for view in heap.arenas:
+        yield from _placed(None, view.problems)
+        for walked in view.walked:
+            yield from _placed(view, walked.problems)
+        for free_list in view.lists:
+            yield from _placed(view, free_list.problems)
+        if heap.complete:
+            yield from _placed(view, _check_sum(view))
+    yield from _placed(None, [*heap.problems, *heap.mmapped.problems])
 
 
-def _excused(problem: Problem) -> Problem:
-    if problem.kind not in _PASSING:
-        return problem
-    return replace(problem, corruption=False, message=f"{problem.message}; its arena is in flux")
+def _placed(view: Optional[ArenaView], problems: Iterable[Problem]) -> Iterator[Found]:
+    return ((view, problem) for problem in problems)
 
 
 def _check_sum(view: ArenaView) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ class ArenaRow:
     :param in_use_share: ``in_use_bytes`` of ``system_mem``; None when that is 0.
     :param heaps: heaps of a thread arena; of the main arena, stretches of memory.
     :param attached: ``attached_threads`` as the arena counts; 0 in a thread arena: stranded.
-    :param in_flux: its mutex was held: figures may be half-way.
+    :param in_flux: its mutex was held, or the only thread was inside malloc: figures may be half-way.
     :param threads: threads whose ``thread_arena`` it is; None when that could not be found out.
     :param chunk_bytes: chunks but top and fenceposts, headers included.
     :param top_chunk_bytes: top, header included.
