@@ -10,7 +10,8 @@ the unsorted list before it has a header (``chunk-size``, ``list-chunk``); ``unl
 (``bin-link``); an exact fit, marked in use before it is unlinked (``bin-in-use``) and before it has its arena's bit
 (``chunk-flags``); ``_int_free``, which merges a chunk before its header says so (``bin-in-use``); ``systrim`` and
 ``heap_trim``, which give pages back before top is smaller (``top-size``). A chunk on the unsorted list without a header
-has no skip list to be judged, either (``bin-nextsize``).
+has no skip list to be judged, either (``bin-nextsize``). Compilers move stores of sizes past those of links, which are
+of another type: a chunk may be split before it has left its bin (``bin-size``, ``bin-order``).
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ def _is_arenas_bit(heap: GlibcHeap, chunk: Problem) -> bool:
 _PASSING: Mapping[str, Optional[Callable[[GlibcHeap, Problem], bool]]] = {
     "bin-in-use": None,
     "bin-link": None,
+    "bin-order": None,
+    "bin-size": None,
     "chunk-flags": _is_arenas_bit,
     "chunk-size": None,
     "list-chunk": None,

@@ -113,6 +113,15 @@ def page_given_back(heap):
     return {"top-size"}
 
 
+def split_in_its_bin(heap):
+    """``set_head (victim, nb | …)``, which the compiler of a glibc 2.43 has put before ``unlink_chunk``."""
+    chunk = heap.small[0]
+    heap.head(chunk, 0x40, 1 | heap.mark)
+    heap.head(chunk + 0x40, 0x140)
+    heap.image.poke(chunk + 0x180, 0x140)
+    return {"bin-size", "free-unlisted"}
+
+
 MOMENTS = [
     remainder_is_listed,
     large_remainder_is_listed,
@@ -120,6 +129,7 @@ MOMENTS = [
     half_unlinked,
     last_is_half_taken,
     exact_fit,
+    split_in_its_bin,
     page_given_back,
 ]
 each = pytest.mark.parametrize("moment", MOMENTS)
