@@ -15,13 +15,12 @@ from gdbext.report import Problem, Report
 from gdbext.target import Target
 from gdbext.wording import size_text
 
-# Problems that say that memory is missing in which an answer, or a part of it, may have been; the last line: malloc
-# counts more than was met.
+# Problems that say that memory is missing in which an answer, or a part of it, may have been.
 MISSING = frozenset(
     (
         "truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena",
         "swapped-memory", "not-searched", "unreadable-memory",
-        "arena-ring", "mmapped-count", "system-mem", "top-address",
+        "arena-ring", "top-address",
     )
 )
 

@@ -54,7 +54,7 @@ def neutral(heap: GlibcHeap) -> Heap:
         check_heap(heap),
         (finding,) if finding else (),
         dict(REMEDIES),
-        heap.complete,
+        heap.whole,
         heap,
         _mmap_threshold(heap),
         size_classes=False,

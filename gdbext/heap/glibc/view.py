@@ -46,6 +46,11 @@ class ArenaView:
         return sum(walked.skipped_bytes for walked in self.walked)
 
     @property
+    def met_bytes(self) -> int:
+        """What was walked, and what was passed over."""
+        return self.walked_bytes + self.skipped_bytes
+
+    @property
     def top(self) -> Optional[Tuple[int, int]]:
         """Address and size of the top chunk, or None."""
         found = [(w.top, w.top_size) for w in self.walked if w.top is not None and w.top_size]
@@ -74,3 +79,13 @@ class GlibcHeap:
     problems: List[Problem] = field(default_factory=list)
     complete: bool = True
     underway: Underway = Underway()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was read and all that malloc counts was met; what an arena in flux counts says nothing."""
+        counted = self.mmapped.expected_blocks or 0
+        return (
+            self.complete
+            and len(self.mmapped.chunks) >= counted
+            and all(view.head.in_flux or view.met_bytes >= view.head.system_mem for view in self.arenas)
+        )

@@ -170,7 +170,7 @@ class _Builder:
         if at < 0:
             return
         view = self.heap.arenas[at]
-        missing = view.head.system_mem - view.walked_bytes - view.skipped_bytes
+        missing = view.head.system_mem - view.met_bytes
         if missing <= 0:
             return
         finder = MainArena(self.target, self.location, self.sizes, view.head)

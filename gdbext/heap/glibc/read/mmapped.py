@@ -84,7 +84,7 @@ def find_mmapped(
         for trailer, chunks in _find_chunks(target, sizes, intervals).items()
     )
     census = new if new.bytes > old.bytes else old
-    problems = [*_check_census(census), *_check_header(target, sizes, census, intervals)]
+    problems = [*_check_census(census, sizes.header), *_check_header(target, sizes, census, intervals)]
     if problems:
         problems += _not_in_core(target)
     return replace(census, problems=(*problems, *_not_searched(census, left, bool(problems))))
@@ -131,13 +131,17 @@ def _expected(target: Target, location: Location) -> Tuple[Optional[int], Option
     return layout.read(reader, address, "n_mmaps"), layout.read(reader, address, "mmapped_mem")
 
 
-def _check_census(census: Mmapped) -> Iterator[Problem]:
-    """Compare with what ``mp_`` counts. Where chunks have a trailer, each mremap counts one too many."""
+def _check_census(census: Mmapped, header: int) -> Iterator[Problem]:
+    """Compare with what ``mp_`` counts. Where chunks have a trailer, each mremap counts one too many.
+
+    Whether they have one is not known where none is left; then nothing is missing either.
+    """
     blocks, total = census.expected_blocks, census.expected_bytes
     if blocks is None or total is None:
         return
     excess = total - census.bytes
-    drifted = bool(census.trailer) and excess >= 0 and excess % census.trailer == 0
+    trailer = census.trailer if census.chunks else header
+    drifted = bool(trailer) and excess >= 0 and excess % trailer == 0
     if len(census.chunks) != blocks or (excess and not drifted):
         message = (
             f"found {len(census.chunks)} mmapped chunks of {census.bytes} bytes,"
@@ -151,7 +155,8 @@ def _check_header(
 ) -> Iterator[Problem]:
     """Where one chunk is missing, and one mapping has just its bytes: what is wrong with the header there.
 
-    One of the header's words must be as it should be, so that some other mapping of that size is not taken for it.
+    One of the header's words must be as it should be, and most bytes of the size where that is a prev_size of 0: some
+    other mapping of that many bytes, which may begin with zeros, is not taken for it.
     """
     blocks, total = census.expected_blocks, census.expected_bytes
     if blocks is None or total is None or blocks != len(census.chunks) + 1:
@@ -164,12 +169,18 @@ def _check_header(
         return
     found = target.reader.words(starts[0] + lead, 2, "mmapped chunk")
     expected = [missing - lead - trailer | IS_MMAPPED for trailer in (0, sizes.header)]
-    if found[0] & ~HUGE_PAGES == lead or found[1] in expected:
+    resembles = lead or any(_resembles(found[1], one) for one in expected)
+    if found[1] in expected or (found[0] & ~HUGE_PAGES == lead and resembles):
         message = (
             f"prev_size is {found[0]:#x} and size {found[1]:#x} where the mapping begins that has the bytes of the"
             f" missing chunk, expected {lead:#x} and {expected[bool(census.trailer)]:#x}"
         )
         yield Problem("mmapped-header", starts[0] + lead, message, corruption=True)
+
+
+def _resembles(size: int, expected: int) -> bool:
+    changed = (size ^ expected).to_bytes(8, "little")
+    return size != 0 and changed.count(0) >= 6
 
 
 def _between(taken: Sequence[Interval], low: int, high: int) -> Iterator[Interval]:

@@ -41,7 +41,7 @@ def _placed(view: Optional[ArenaView], problems: Iterable[Problem]) -> Iterator[
 
 def _check_sum(view: ArenaView) -> Iterator[Problem]:
     """What was walked, piece by piece, against what the arena says it took from the system."""
-    met = view.walked_bytes + view.skipped_bytes
+    met = view.met_bytes
     if met == view.head.system_mem:
         return
     why = "; the arena is in flux" if view.head.in_flux else ""

@@ -120,7 +120,7 @@ class ArenasReport:
 def report_of(heap: GlibcHeap, data: object, **more: object) -> Report:
     """Return a report with the heap's evidence and problems."""
     evidence, problems = heap.location.evidence, check_heap(heap)
-    return Report(data, evidence, problems, heap.complete, **more)  # type: ignore[arg-type]
+    return Report(data, evidence, problems, heap.whole, **more)  # type: ignore[arg-type]
 
 
 def arenas(heap: GlibcHeap) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,6 +127,20 @@ def test_blocks_whose_mapping_is_not_in_the_core_are_missing(lost, kinds):
         start, size = 0x10000000000, 0x5000  # nothing of malloc's was there
     image.regions.append(Region(start, start + size, source="absent"))
     assert [problem.kind for problem in read(image.target()).mmapped.problems] == kinds
+
+
+@pytest.mark.parametrize("blocks, total, counts", [(0, 0, True), (0, 176, True), (0, 7, False), (1, 4096, False)])
+def test_what_mremap_counts_too_much_is_left_when_no_chunk_is(blocks, total, counts):
+    census = mmapped.Mmapped((), blocks, total)
+    assert [one.kind for one in mmapped._check_census(census, 16)] == ([] if counts else ["mmapped-count"])
+
+
+@pytest.mark.parametrize("more, locked, whole", [(4096, 0, False), (4096, 1, True), (-4096, 0, True), (0, 0, True)])
+def test_an_arena_that_says_more_than_was_met_is_not_whole(more, locked, whole):
+    heap = read(laid_out().target())
+    head = heap.arenas[0].head
+    heap.arenas[0].head = replace(head, system_mem=head.system_mem + more, mutex=locked)
+    assert neutral(heap).complete == whole
 
 
 @pytest.mark.parametrize("abi, release", MATRIX, ids=lambda value: getattr(value, "machine", value))
