@@ -72,17 +72,18 @@ def owned(make: Callable[[], _T], undo: Callable[[_T], object]) -> Iterator[_T]:
 
     :param undo: may be called from within a handler of signals.
     """
-    with _blocked():
-        one = make()
-        undoing = partial(undo, one)
-        _state.undoing.append(undoing)
+    undoing = None
     try:
+        with _blocked():  # at the end of which a signal that came meanwhile is raised
+            one = make()
+            undoing = partial(undo, one)
+            _state.undoing.append(undoing)
         yield one
     finally:
         with _blocked():
-            if undoing in _state.undoing:
-                _state.undoing.remove(undoing)
-                undoing()
+            if undoing is not None and undoing in _state.undoing:
+                _undo_all(_state.undoing.index(undoing) + 1)  # what an interrupt kept from being undone by its owner
+                _state.undoing.pop()()
 
 
 @contextmanager
@@ -97,8 +98,9 @@ def without_sigpipe() -> Iterator[None]:
 
 @contextmanager
 def _blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which may raise what came before, with the signals blocked
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -113,8 +115,8 @@ def _handle(number: int, frame: Any) -> None:
     _end_by(number)
 
 
-def _undo_all() -> None:
-    while _state.undoing:
+def _undo_all(but: int = 0) -> None:
+    while len(_state.undoing) > but:
         with suppress(OSError):  # the rest is undone all the same
             _state.undoing.pop()()
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -180,19 +181,67 @@ def test_what_must_not_end_in_the_midst_ends_afterwards(tmp_path):
     wait_until(lambda: gone(child), "it ends", 10)
 
 
-def test_a_signal_between_making_and_noting_waits(monkeypatch):
-    undone, ends = [], []
+@pytest.fixture
+def ends(monkeypatch):
+    """By which signals the program would have ended."""
+    ends = []
     monkeypatch.setattr(ending, "_end_by", ends.append)
     handlers = {number: signal.getsignal(number) for number in ending.SIGNALS}
     ending.heed()
     try:
-        with ending.owned(lambda: os.kill(os.getpid(), signal.SIGUSR1) or "made", undone.append):
-            pass
+        yield ends
     finally:
-        ending.finish(True)
+        ending.finish(False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ending.SIGNALS)
-    assert (undone, ends) == (["made"], [signal.SIGUSR1])
     assert {number: signal.getsignal(number) for number in ending.SIGNALS} == handlers
+
+
+def signalled(number, made):
+    os.kill(os.getpid(), number)
+    return made
+
+
+def test_a_signal_between_making_and_noting_waits(ends):
+    undone = []
+    with ending.owned(partial(signalled, signal.SIGUSR1, "made"), undone.append):
+        pass
+    assert (undone, ends) == (["made"], [signal.SIGUSR1])
+
+
+def test_what_was_made_last_is_undone_first_when_it_is_interrupted(ends):
+    undone = []
+    outer = ending.owned(lambda: "outer", undone.append)
+    inner = ending.owned(partial(signalled, signal.SIGINT, "inner"), undone.append)
+    with pytest.raises(KeyboardInterrupt), ending.interruptible(), outer, inner:
+        raise AssertionError("the interrupt is lost")
+    assert (undone, ends) == (["inner", "outer"], [])
+
+
+def interrupt(monkeypatch):
+    """Have an interrupt come when signals are to be blocked next: Python raises it when they are."""
+    real = signal.pthread_sigmask
+
+    def change(how, numbers):
+        before = real(how, numbers)
+        if how == signal.SIG_BLOCK and numbers:
+            monkeypatch.setattr(signal, "pthread_sigmask", real)
+            raise KeyboardInterrupt
+        return before
+
+    monkeypatch.setattr(signal, "pthread_sigmask", change)
+
+
+def test_an_interrupt_while_signals_are_being_blocked(ends, monkeypatch):
+    undone = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    interrupt(monkeypatch)
+    with pytest.raises(KeyboardInterrupt), ending.owned(lambda: "made", undone.append):
+        pass
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before and undone == []
+    outer, inner = (ending.owned(partial(str, name), undone.append) for name in ("outer", "inner"))
+    with pytest.raises(KeyboardInterrupt), outer, inner:
+        interrupt(monkeypatch)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before and undone == ["inner", "outer"]
 
 
 def test_an_answer_that_stands_in_a_file_stays_there(program):
