@@ -6,6 +6,7 @@ import fcntl
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,6 +243,27 @@ def test_an_interrupt_while_signals_are_being_blocked(ends, monkeypatch):
     with pytest.raises(KeyboardInterrupt), outer, inner:
         interrupt(monkeypatch)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before and undone == ["inner", "outer"]
+
+
+INIT = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from gdbext.cli import ending
+ending.heed()
+with ending.owned(os.getpid, print):
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("it runs on")
+"""
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="no program unshare")
+def test_the_first_process_of_a_container_ends_too():
+    container = ["unshare", "-rfp"]
+    if subprocess.run([*container, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process namespace of our own can be had here")
+    line = [*container, sys.executable, "-u", "-c", INIT, str(ROOT)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "", 128 + signal.SIGHUP)
 
 
 def test_an_answer_that_stands_in_a_file_stays_there(program):
