@@ -1,11 +1,16 @@
-"""Files that we make: of our own, which nobody else may read, and the user's, which are whole or not there."""
+"""Files that we make: of our own, which nobody else may read, and the user's, which are whole or as before.
+
+The user's devices, links, and files that a new one would not be like are written in place.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, Iterator
+from functools import partial
+from typing import BinaryIO, Iterator, Mapping, Optional, Union
 
 
 def private(path: str, flags: int) -> int:
@@ -33,8 +38,8 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 class Replacement:
     """A new file under another name beside the one that it replaces.
 
-    What cannot be replaced without a change of what it is (a device, a pipe, a link, a file of somebody else) is
-    written in place.
+    What cannot be replaced without a change of what it is (a device, a pipe, a link, a file of somebody else, or with
+    a group or an access list that a new one does not get) is written in place.
 
     :param path: of the user's file, with the mode that it has, or that the umask gives to a new one.
     :ivar stream: to write to.
@@ -42,15 +47,17 @@ class Replacement:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._part = path
-        if not _can_be_replaced(path):
-            self.stream: BinaryIO = open(path, "wb")  # noqa: SIM115  closed by its owner
-            return
-        self._part = os.path.join(os.path.dirname(path), f".gdbext-{os.urandom(6).hex()}.part")
-        self.stream = open(self._part, "xb")  # noqa: SIM115
-        with suppress(FileNotFoundError):
-            os.fchmod(self.stream.fileno(), stat.S_IMODE(os.stat(path).st_mode))
+        self._path = self._part = path
+        if _can_be_replaced(path):
+            self._part = os.path.join(os.path.dirname(path), f".gdbext-{os.urandom(6).hex()}.part")
+            mode = _find_mode(path)
+            opener = partial(os.open, mode=0o666 if mode is None else mode)
+            self.stream: BinaryIO = open(self._part, "xb", opener=opener)  # noqa: SIM115  closed by its owner
+            if mode is None or _make_like(self.stream.fileno(), path, mode):
+                return
+            self.discard()
+            self._part = path
+        self.stream = open(path, "wb")  # noqa: SIM115
 
     def commit(self) -> None:
         """Have it take its place.
@@ -106,3 +113,32 @@ def _can_be_replaced(path: str) -> bool:
         return True
     plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 and facts.st_uid == os.geteuid()
     return plain and os.access(folder, os.W_OK)
+
+
+def _find_mode(path: str) -> Optional[int]:
+    """Return the mode of a file; None when there is none."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _make_like(new: int, path: str, mode: int) -> bool:
+    """Give an open file the mode of another; return whether all else that the other has beside its data is the same."""
+    try:
+        os.fchmod(new, mode)  # the umask has had its part in it
+        return _read_marks(new) == _read_marks(path)
+    except OSError:  # vfat and CIFS have modes of their own
+        return False
+
+
+def _read_marks(file: Union[int, str]) -> "tuple[int, int, int, Mapping[str, bytes]]":
+    """Return mode, owner, group and extended attributes, of which access lists are some."""
+    facts = os.stat(file)
+    try:
+        names = os.listxattr(file)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        names = []
+    return facts.st_mode, facts.st_uid, facts.st_gid, {name: os.getxattr(file, name) for name in names}

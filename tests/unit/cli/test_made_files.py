@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -154,6 +156,71 @@ def test_what_cannot_be_replaced_is_written_in_place(tmp_path):
     with replacing(str(tmp_path / "one")) as stream:
         stream.write(b"both")
     assert (tmp_path / "two").read_text() == "both"
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A user's file that not everybody may read."""
+    path = tmp_path / "guarded"
+    path.write_text("before")
+    path.chmod(0o640)
+    return path
+
+
+def write_in_place(path):
+    before = os.stat(path)
+    with replacing(str(path)) as stream:
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        stream.write(b"now")
+    after = os.stat(path)
+    assert path.read_text() == "now" and [one.name for one in path.parent.iterdir()] == [path.name]
+    for name in ("st_ino", "st_mode", "st_uid", "st_gid"):
+        assert getattr(after, name) == getattr(before, name)
+
+
+def test_a_file_of_another_group_keeps_it(guarded):
+    others = {65534, *os.getgroups()} if os.geteuid() == 0 else set(os.getgroups())
+    others.discard(guarded.stat().st_gid)
+    if not others:
+        pytest.skip("we are in one group only")
+    os.chown(guarded, -1, min(others))
+    write_in_place(guarded)
+    assert guarded.stat().st_gid == min(others)
+
+
+def test_an_access_list_stays(guarded):
+    entries = [(1, 6, -1), (2, 4, 65534), (4, 4, -1), (16, 4, -1), (32, 0, -1)]  # acl(5): 65534 may read it
+    access = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(guarded, "system.posix_acl_access", access)
+    except OSError:
+        pytest.skip("no access lists in the file system here")
+    write_in_place(guarded)
+    assert os.getxattr(guarded, "system.posix_acl_access") == access
+
+
+def test_a_mode_that_the_file_system_refuses_leaves_nothing_behind(guarded, monkeypatch):
+    def refuse(descriptor, mode):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    write_in_place(guarded)
+
+
+@pytest.mark.parametrize("umask", [0], indirect=True)
+def test_what_replaces_a_file_is_never_open_to_more_than_it(umask, guarded, monkeypatch):
+    modes = []
+    real = os.fchmod
+
+    def note(descriptor, mode):
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        real(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", note)
+    before = guarded.stat().st_ino
+    with replacing(str(guarded)) as stream:
+        stream.write(b"now")
+    assert modes == [0o640] and guarded.stat().st_ino != before and guarded.read_text() == "now"
 
 
 def on_full_disk(program, size, filled, *words, **environment):
