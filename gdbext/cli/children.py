@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from gdbext.cli.ending import owned
 from gdbext.starting.parent import begin_child
+
+_ENDED = os.WEXITED | os.WNOWAIT
+_STEP = 0.01  # seconds between two questions whether a process has ended
 
 
 @contextmanager
@@ -37,13 +41,38 @@ def started(
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process with all of its group, and wait for its end, not for its status: whoever waits for that has it."""
+    """End a process with all of its group, and wait for its end, not for its status: whoever waits for that has it.
+
+    Nothing is done once it was waited for: its number may be that of another's group by then.
+    """
+    if not _is_known(process):
+        return
     with suppress(ProcessLookupError, PermissionError):  # all of it has ended
         os.killpg(process.pid, signal.SIGKILL)
     await_end(process)
 
 
-def await_end(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for the end of a process; may be called while somebody else waits for it."""
-    with suppress(ChildProcessError):
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+def await_end(process: "subprocess.Popen[bytes]", seconds: Optional[float] = None) -> bool:
+    """Wait for the end of a process, whose number and status stay; may be called while somebody else waits for it.
+
+    :param seconds: to wait at most, or None.
+    :return: whether it has ended.
+    """
+    until = None if seconds is None else time.monotonic() + seconds
+    try:
+        while os.waitid(os.P_PID, process.pid, _ENDED | (0 if until is None else os.WNOHANG)) is None:
+            if until is not None and time.monotonic() >= until:
+                return False
+            time.sleep(_STEP)
+    except ChildProcessError:  # it was waited for
+        pass
+    return True
+
+
+def _is_known(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether nobody has waited for the process, so that its number is still its own."""
+    try:
+        os.waitid(os.P_PID, process.pid, _ENDED | os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True

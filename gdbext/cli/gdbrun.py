@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Callable, Iterator, Optional, Sequence
 
-from gdbext.cli.children import end_group, started
+from gdbext.cli.children import await_end, end_group, started
 from gdbext.files import private
 from gdbext.grammar.exchange import answer_path
 from gdbext.starting.failures import GdbFailedError
@@ -103,19 +103,19 @@ def _terminal() -> Iterator[tuple[int, ...]]:
 def _wait(
     process: "subprocess.Popen[bytes]", deadline: Optional[float], has_begun: Callable[[], bool]
 ) -> Optional[str]:
-    """Wait for gdb's end; at the deadline or on Ctrl-C ask it to stop.
+    """Wait for gdb's end, not for its status: until that is taken, its group is ours; at the deadline or on Ctrl-C ask
+    it to stop.
 
     One that has not come to the command has no partial answer, and an interrupt would only break its start.
     """
     stopped = None
     try:
-        process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
-    except subprocess.TimeoutExpired:
-        stopped = "timeout"
+        if not await_end(process, None if deadline is None else max(deadline - time.monotonic(), 0)):
+            stopped = "timeout"
     except KeyboardInterrupt:
         stopped = "interrupted"
     if stopped is not None and has_begun():
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):  # of a user who has waited enough
-            process.wait(_GRACE)
+        with suppress(ProcessLookupError, KeyboardInterrupt):  # it has ended; the user has waited enough
+            os.kill(process.pid, signal.SIGINT)  # Popen's own takes the status of one that has ended
+            await_end(process, _GRACE)
     return stopped

@@ -17,6 +17,8 @@ from gdbext.errors import UsageError
 from gdbext.starting.failures import GdbFailedError
 from gdbext.starting.gdbjob import with_packages
 
+_GRACE = 2.0  # seconds that gdb has to end
+
 
 def open_target(options: Options) -> int:
     """Become gdb, or wait for it where an unpacked core, or a sysroot, is to be removed; return its exit status.
@@ -74,10 +76,15 @@ def _keys_ignored() -> Iterator[None]:
 
 
 def _end(gdb: "subprocess.Popen[bytes]") -> None:
-    """Have gdb let go of whatever it has attached to, and end."""
+    """Have gdb let go of whatever it has attached to, and end; one that does not heed that is killed.
+
+    It was started for a core: there is no process that we have had it stop.
+    """
     gdb.terminate()
     gdb.send_signal(signal.SIGCONT)
-    await_end(gdb)
+    if not await_end(gdb, _GRACE):
+        gdb.kill()
+        await_end(gdb)
 
 
 def _not_run(program: str, error: OSError) -> GdbFailedError:

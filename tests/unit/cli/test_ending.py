@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gdbext.cli import ending
+from gdbext.cli import children, ending
 from gdbext.cli.workfolder import work_folder
 from tests.support.rest import wait_until
 
@@ -55,6 +55,12 @@ def test_gdb_and_its_children_end_with_us(program, name):
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (-number, "") and "Traceback" not in err
     assert not list(program.temporary.iterdir())
+    wait_until(lambda: gone(child.read_text()), "the child ends", 10)
+
+
+def test_what_gdb_has_left_behind_ends_with_it(program):
+    child = program.folder / "child"
+    assert program.run("triage", "--core", program.core, child=str(child))[:2] == (0, "text\n")
     wait_until(lambda: gone(child.read_text()), "the child ends", 10)
 
 
@@ -287,3 +293,32 @@ def test_a_gdb_for_a_person_ends_with_us(program):
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGHUP and not list(program.temporary.iterdir())
     wait_until(lambda: gone(noted.read_text().strip()), "gdb ends", 10)
+
+
+def test_a_gdb_for_a_person_that_heeds_nothing_is_killed(program):
+    noted = program.folder / "gdb"
+    program.gdb.write_text(f"#!/bin/sh\ntrap '' TERM\necho $$ > {noted}\nexec sleep 60\n")
+    (program.folder / "core.gz").write_bytes(gzip.compress(program.core.read_bytes()))
+    process = program.start("open", program.folder / "core.gz")
+    wait_until(lambda: noted.exists() and noted.read_text(), "gdb runs")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGHUP and not list(program.temporary.iterdir())
+    wait_until(lambda: gone(noted.read_text().strip()), "gdb ends", 10)
+
+
+def test_the_group_of_one_that_was_waited_for_is_left_alone(monkeypatch):
+    groups = []
+    monkeypatch.setattr(os, "killpg", lambda *group: groups.append(group))
+    with children.started(["true"], children.end_group, start_new_session=True) as process:
+        assert children.await_end(process, 10)
+    assert groups == [(process.pid, signal.SIGKILL)] and process.wait() == 0
+    children.end_group(process)
+    assert len(groups) == 1
+
+
+def test_waiting_for_an_end_that_does_not_come():
+    with children.started(["sleep", "60"], children.end_group, start_new_session=True) as process:
+        assert not children.await_end(process, 0)
+        assert not children.await_end(process, 0.05)
+    assert process.wait() == -signal.SIGKILL
