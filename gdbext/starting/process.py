@@ -6,9 +6,10 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Mapping, Optional, Sequence
+from typing import Optional, Sequence
 
 from gdbext.errors import DebuggerError, NoTargetError
+from gdbext.memory.live.mappings import read_status
 
 ATTACHING = 60  # seconds that gdb has to attach; it is then ended by SIGALRM
 _SETTLING = 0.1  # seconds in which a process stops for a signal that is on its way
@@ -46,20 +47,11 @@ def _has_ended(folder: str) -> bool:
 
 def find_tracer(pid: int) -> Optional[str]:
     """Return who traces a process, "process 7 (gdb)", or None when nobody does."""
-    tracer = _read_status(pid).get("TracerPid", "0")
+    tracer = read_status(pid).get("TracerPid", "0")
     if tracer == "0":
         return None
-    status = _read_status(int(tracer))
+    status = read_status(int(tracer))
     return f"process {status.get('Tgid', tracer)} ({status.get('Name', '?')})"
-
-
-def _read_status(pid: int) -> Mapping[str, str]:
-    """Return the lines of ``status`` by name; none when the process is gone."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
-    except (FileNotFoundError, ProcessLookupError):
-        return {}
 
 
 def not_attached(pid: int) -> DebuggerError:
@@ -90,7 +82,7 @@ def is_stopped(pid: int) -> bool:
 
 def _is_to_stop(pid: int) -> bool:
     """Whether a SIGSTOP is on its way to a process that does not run."""
-    status = _read_status(pid)
+    status = read_status(pid)
     return any(int(status.get(name, "0"), 16) >> (signal.SIGSTOP - 1) & 1 for name in ("SigPnd", "ShdPnd"))
 
 

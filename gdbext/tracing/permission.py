@@ -6,7 +6,7 @@ import os
 from typing import Optional
 
 from gdbext.errors import DebuggerError, GdbextError
-from gdbext.memory.live.mappings import read_proc
+from gdbext.memory.live.mappings import read_status
 
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAPABILITY = 1 << 19  # CAP_SYS_PTRACE
@@ -61,16 +61,14 @@ def _find_own(pid: int) -> str:
 def _find_owner(pid: int) -> "tuple[Optional[int], bool]":
     """Return whose a process is, and whether its user may read its memory."""
     try:
-        lines = dict(line.split(":", 1) for line in read_proc(pid, "status").splitlines())
-        owner = int(lines["Uid"].split()[0])
+        owner = int(read_status(pid)["Uid"].split()[0])
         return owner, os.stat(f"/proc/{pid}/mem").st_uid == owner
-    except (GdbextError, OSError):
+    except (GdbextError, OSError, KeyError):  # without a status it is gone
         return None, True
 
 
 def _has_capability() -> bool:
-    lines = dict(line.split(":", 1) for line in read_proc(os.getpid(), "status").splitlines())
-    return bool(int(lines["CapEff"], 16) & _CAPABILITY)
+    return bool(int(read_status(os.getpid())["CapEff"], 16) & _CAPABILITY)
 
 
 def _read_scope() -> str:

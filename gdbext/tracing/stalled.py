@@ -7,7 +7,7 @@ import time
 from typing import Iterator, Tuple
 
 from gdbext.errors import DebuggerError, GdbextError
-from gdbext.memory.live.mappings import read_proc
+from gdbext.memory.live.mappings import read_proc, read_status
 from gdbext.tracing.tasks import living
 
 PATIENCE = 10.0  # seconds until a thread that does not stop is given up: one in the kernel's uninterruptible sleep
@@ -40,13 +40,9 @@ def not_stopped(pid: int, tid: int) -> DebuggerError:
 def _uninterruptible(pid: int) -> Iterator[Tuple[int, str]]:
     """Iterate over the threads in state D, each with how often it has slept: one that does input has, the next time."""
     for tid in living(pid):
-        try:
-            text = read_proc(pid, f"task/{tid}/status")
-        except GdbextError:  # it has ended
-            continue
-        lines = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-        if lines.get("State", "").startswith("D"):
-            yield tid, lines.get("voluntary_ctxt_switches", "")
+        status = read_status(tid)
+        if status.get("State", "").startswith("D"):
+            yield tid, status.get("voluntary_ctxt_switches", "")
 
 
 def is_frozen(pid: int) -> bool:
@@ -66,10 +62,10 @@ def _freezers(pid: int) -> Iterator[str]:
     """Iterate over the files that say whether a process is frozen: of cgroup v1's freezer, and of v2."""
     places = dict(_mounted())
     try:
-        lines = read_proc(pid, "cgroup").splitlines()
+        lines = read_proc(pid, "cgroup").split("\n")  # a path may hold what else ends lines
     except GdbextError:
         return
-    for line in lines:
+    for line in filter(None, lines):
         _, controllers, path = line.split(":", 2)
         kind = "freezer.state" if "freezer" in controllers.split(",") else "" if controllers else "cgroup.events"
         if kind in places:
@@ -78,10 +74,10 @@ def _freezers(pid: int) -> Iterator[str]:
 
 def _mounted() -> Iterator[Tuple[str, str]]:
     """Iterate over where cgroups are mounted, by the name of the file that says what is frozen."""
-    for line in read_proc(os.getpid(), "mountinfo").splitlines():
+    for line in read_proc(os.getpid(), "mountinfo").split("\n"):
         front, _, back = line.partition(" - ")
         kind, _, options = back.partition(" ")
         if kind == "cgroup2":
-            yield "cgroup.events", front.split()[4]
+            yield "cgroup.events", front.split(" ")[4]
         elif kind == "cgroup" and "freezer" in options.split(" ")[-1].split(","):
-            yield "freezer.state", front.split()[4]
+            yield "freezer.state", front.split(" ")[4]

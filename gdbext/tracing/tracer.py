@@ -15,7 +15,7 @@ from typing import Dict, Mapping, Optional, Sequence
 
 from gdbext.errors import DebuggerError, GdbextError, NoTargetError
 from gdbext.memory.elf.corenotes import NT_386_TLS, NT_ARM_TLS, NT_PRSTATUS
-from gdbext.memory.live.mappings import gone, read_proc
+from gdbext.memory.live.mappings import gone, read_status
 from gdbext.tracing import permission, ptrace
 from gdbext.tracing.stalled import PATIENCE, not_stopped
 from gdbext.tracing.tasks import living
@@ -137,7 +137,7 @@ def find_process(pid: int) -> int:
     :raises NoTargetError: there is none, or it has ended.
     :raises DebuggerError: somebody traces it already, it is our own, or it is hidden from us.
     """
-    status = _status(pid)
+    status = read_status(pid)
     if "Tgid" not in status:
         raise permission.hidden(pid) or NoTargetError(f"there is no process {pid}", "ps -e lists them")
     if next(living(int(status["Tgid"])), None) is None:
@@ -151,7 +151,7 @@ def find_process(pid: int) -> int:
 def _check_untraced(pid: int, status: Mapping[str, str]) -> None:
     tracer = int(status.get("TracerPid", 0))
     if tracer:
-        group, name = _status(tracer).get("Tgid", tracer), _status(tracer).get("Name", "?")
+        group, name = read_status(tracer).get("Tgid", tracer), read_status(tracer).get("Name", "?")
         message = f"process {pid} is traced already, by process {group} ({name})"
         raise DebuggerError(message, "a process has one tracer: end that one")
 
@@ -173,21 +173,12 @@ def _seize(pid: int, tid: int) -> bool:
 def _refused(pid: int, tid: int, error: OSError) -> DebuggerError:
     """Return the error for a thread that the kernel does not let us trace."""
     if not _is_ours(tid):
-        _check_untraced(pid, _status(tid))
+        _check_untraced(pid, read_status(tid))
     message = f"process {pid} may not be traced: {error.strerror}"
     return DebuggerError(message, permission.find_way(pid))
 
 
 def _is_ours(tid: int) -> bool:
     """Whether this thread traces another that lives."""
-    status = _status(tid)
+    status = read_status(tid)
     return status.get("TracerPid") == str(threading.get_native_id()) and status.get("State", "Z")[0] not in "ZX"
-
-
-def _status(tid: int) -> Mapping[str, str]:
-    """Return what the kernel says of a process or a thread; empty where there is none."""
-    try:
-        text = read_proc(tid, "status")
-    except NoTargetError:
-        return {}
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.split("\n"))}

@@ -49,7 +49,8 @@ char *filler[1000] = {"x"};
 #endif
 char *first = "a", *here;
 int main(int many, char **words) {
-    if (many > 1) prctl(PR_SET_DUMPABLE, 0);
+    if (many > 2) prctl(PR_SET_NAME, words[2]);
+    else if (many > 1) prctl(PR_SET_DUMPABLE, 0);
     here = malloc(100);
     fprintf(stderr, "%p\\n", (void *)here);
     puts("ready");
@@ -201,6 +202,19 @@ def test_what_is_not_permitted_says_what_helps(folder, tmp_path, door, what):
     with started([str(program), *words], owner, cwd="/") as pid:
         assert said in refused(door, pid, asker)
         assert Path(f"/proc/{pid}/stat").read_text().split()[2] == "S"
+
+
+@needs_root
+@pytest.mark.parametrize("door", ("library", "program"))
+@pytest.mark.parametrize("name", ("a\x0cb", "a\x0cState:\tD", "a\u2028b"))
+def test_a_process_may_have_any_name(folder, door, name):
+    program = compile_c(folder, "pausing", PAUSING)
+    with started([str(program), "named", name], cwd="/") as pid:
+        assert Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"
+        line = faults.DOORS[door][0](pid, "rss")
+        done = subprocess.run(line, cwd=CHECKOUT, env=gdbrun.environment(), capture_output=True, text=True, timeout=90)
+        assert done.returncode == 0 and not done.stderr, done
+        assert "run as the process's user or as root" in refused(door, pid, USER)
 
 
 @needs_root

@@ -148,6 +148,18 @@ def read_proc(pid: int, name: str) -> str:
         raise _proc_error(pid, name, error) from None
 
 
+def read_status(pid: int) -> "dict[str, str]":
+    """Return the fields of ``status`` of a process or a thread, without blanks around them; empty when it is gone.
+
+    :raises GdbextError: when it may not be read.
+    """
+    try:
+        lines = read_proc(pid, "status").split("\n")  # its name may hold what else ends lines
+    except NoTargetError:
+        return {}
+    return {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
+
+
 def _proc_error(pid: int, name: str, error: OSError) -> GdbextError:
     if isinstance(error, (FileNotFoundError, ProcessLookupError)):
         return gone(pid)

@@ -27,6 +27,7 @@ FOR_GDB = FOR_HELP | {
     "gdbext.cli.gdbrun", "gdbext.cli.job", "gdbext.cli.run", "gdbext.cli.unpack",
     "gdbext.memory", "gdbext.memory.elf", "gdbext.memory.elf.corefacts", "gdbext.memory.corefile",
     "gdbext.memory.elf.corenotes", "gdbext.memory.hostfiles",
+    "gdbext.memory.live", "gdbext.memory.live.mappings",
     "gdbext.memory.elf.elffile", "gdbext.memory.pieces", "gdbext.starting.corefile", "gdbext.starting.executable",
     "gdbext.starting.gdbjob", "gdbext.starting.process", "gdbext.starting.specialfiles", "gdbext.wording",
 }  # fmt: skip

@@ -120,7 +120,7 @@ def test_a_hidden_process_is_not_a_missing_one(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(permission.os, "kill", kill)
-    monkeypatch.setattr("gdbext.tracing.tracer._status", lambda pid: {})
+    monkeypatch.setattr("gdbext.tracing.tracer.read_status", lambda pid: {})
     with pytest.raises(DebuggerError, match="is hidden from this user .* hidepid"):
         find_process(4711)
 
