@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, TypeVar, Union
+from typing import Any, Callable, Optional, TypeVar, Union
 
 import gdb
 
@@ -26,6 +26,12 @@ def decoded(read: Callable[[], _Value]) -> Union[_Value, str]:
 def name_of(thing: Any, attribute: str = "filename") -> Any:
     """Return a name that an object of gdb has, or None: its file's, its user's, its own."""
     return decoded(lambda: getattr(thing, attribute, None))
+
+
+def find_sysroot() -> Optional[str]:
+    """Return the folder of this machine below which gdb finds the target's files, None where it has none."""
+    sysroot = decoded(lambda: str(gdb.parameter("sysroot") or ""))
+    return None if not sysroot or sysroot.startswith("target:") else sysroot
 
 
 def ask(line: str) -> str:

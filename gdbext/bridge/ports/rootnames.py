@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 import gdb
 
 from gdbext.analysis.reach.members import member_path
-from gdbext.bridge.decoded import ask, decoded, name_of
+from gdbext.bridge.decoded import ask, decoded, find_sysroot, name_of
 from gdbext.bridge.expressions import language, lookup, selection, values
 from gdbext.bridge.ports.stacks import find_stack_pointer
 from gdbext.bridge.ports.typemaker import type_of
@@ -40,7 +40,7 @@ class GdbRootNames:
     def __init__(self, target: Target, types: GdbTypes) -> None:
         self._target = target
         self._types = types
-        self._files = HostFiles(_sysroot())
+        self._files = HostFiles(find_sysroot())
         self._tables: "Dict[int, Optional[SymbolTable]]" = {}
         self._variables: "Dict[int, Optional[Variables]]" = {}
         self._locals: "Dict[Tuple[int, int], Optional[Variables]]" = {}
@@ -329,8 +329,3 @@ def _mapped(name: str) -> "Iterator[memoryview]":
                 yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError):
         return
-
-
-def _sysroot() -> Optional[str]:
-    sysroot = decoded(lambda: str(gdb.parameter("sysroot") or ""))
-    return None if not sysroot or sysroot.startswith("target:") else sysroot

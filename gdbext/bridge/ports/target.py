@@ -17,7 +17,7 @@ import gdb
 
 from gdbext import coretarget
 from gdbext.abi import Abi
-from gdbext.bridge.decoded import ask, decoded, name_of
+from gdbext.bridge.decoded import ask, find_sysroot, name_of
 from gdbext.bridge.ports import threads
 from gdbext.bridge.ports.memory import GdbMemory, read_regions
 from gdbext.bridge.ports.objfiles import check_objfiles
@@ -89,14 +89,9 @@ def _read_core() -> Target:
     path = find_core_path()
     if path is None or not os.path.exists(path):
         raise NoTargetError("gdb does not name a core file that exists", "open it again with core-file CORE")
-    target = coretarget.read_core_target(path, sysroot=_sysroot())
+    target = coretarget.read_core_target(path, sysroot=find_sysroot())
     problems = [*target.problems, *check_objfiles(target.modules, target.identity)]
     return replace(target, symbols=GdbSymbols(), threads=_numbered(target.threads), problems=problems)
-
-
-def _sysroot() -> Optional[str]:
-    sysroot = decoded(lambda: str(gdb.parameter("sysroot") or ""))
-    return None if not sysroot or sysroot.startswith("target:") else sysroot
 
 
 def _numbered(found: Sequence[Thread]) -> Sequence[Thread]:
