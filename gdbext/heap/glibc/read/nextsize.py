@@ -16,8 +16,10 @@ from gdbext.heap.glibc.read.lists import FreeList, ListMemory
 from gdbext.heap.glibc.sizes import FLAG_BITS, SMALL_BINS
 from gdbext.heap.model import U64, Mask
 from gdbext.report import Problem
+from gdbext.wording import count_text
 
 MOST_PROBLEMS = 50  # listed singly, of one bin
+_MORE = {"bin-order": ("more chunk", "larger than the one before"), "bin-nextsize": ("more link", "to the next size")}
 
 
 def with_nextsize(lists: Sequence[FreeList], memory: ListMemory, in_flux: bool) -> List[FreeList]:
@@ -37,7 +39,8 @@ def with_nextsize(lists: Sequence[FreeList], memory: ListMemory, in_flux: bool) 
 def _with_problems(one: FreeList, found: List[Problem]) -> FreeList:
     problems = found[:MOST_PROBLEMS]
     if len(found) > MOST_PROBLEMS:
-        message = f"{one.kind} bin {one.index}: {len(found) - MOST_PROBLEMS} more links of its skip list"
+        more, rest = _MORE[found[0].kind]
+        message = f"{one.kind} bin {one.index}: {count_text(len(found) - MOST_PROBLEMS, more)} {rest}"
         damage = any(problem.corruption for problem in found[MOST_PROBLEMS:])
         problems.append(Problem(found[0].kind, None, message, corruption=damage))
     return replace(one, problems=tuple(problems)) if problems else one

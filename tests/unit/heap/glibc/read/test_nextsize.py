@@ -32,12 +32,12 @@ SIZES = {
 }
 
 
-def laid_out(sizes, abi=X86_64, release="2.36", mutex=0):
+def laid_out(sizes, abi=X86_64, release="2.36", mutex=0, state="bin"):
     """A heap with free chunks of these sizes in one large bin, and their addresses in the bin's order."""
     builder = HeapBuilder(abi, release)
     freed = []
     for size in sizes:
-        freed.append(builder.main.chunk(size, "bin"))
+        freed.append(builder.main.chunk(size, state))
         builder.main.chunk(0x40)
     builder.main.mutex = mutex
     assert {builder.sizes.bin_index(size) for size in sizes} == {builder.sizes.bin_index(sizes[0])}
@@ -100,16 +100,20 @@ def test_only_the_first_chunk_of_a_size_is_in_the_ring():
     assert found(image) == [("bin-nextsize", freed[1])] * 2
 
 
-@matrix
-def test_sizes_that_do_not_descend(abi, release):
-    image, freed = laid_out(SIZES["many"], abi, release)
+def put_in_order(image, chunks):
     sizes, builder = image.builder.sizes, image.builder
     index = sizes.bin_index(0x400)
     header = builder.main.address + builder.malloc_state.offset("bins") + (index - 2) * 2 * sizes.word
-    order = [header, freed[1], freed[0], freed[2], freed[3]]
+    order = [header, *chunks]
     for node, after in zip(order, order[1:] + order[:1]):
         image.poke(node + sizes.header, after)
         image.poke(after + sizes.header + sizes.word, node)
+
+
+@matrix
+def test_sizes_that_do_not_descend(abi, release):
+    image, freed = laid_out(SIZES["many"], abi, release)
+    put_in_order(image, [freed[1], freed[0], freed[2], freed[3]])
     assert found(image) == [("bin-order", freed[0])]
 
 
@@ -121,14 +125,26 @@ def test_the_message_says_what_was_read_and_what_was_expected():
         assert text in problem.message
 
 
-def test_a_wrecked_bin_is_listed_in_bounds():
+@pytest.mark.parametrize("state,said", (
+    ("bin", "large bin 64: 149 more links to the next size"),
+    ("unsorted", "unsorted bin 1: 149 more links to the next size"),  # it has no skip list
+))  # fmt: skip
+def test_a_wrecked_bin_is_listed_in_bounds(state, said):
     sizes = [0x400] * 200
-    image, freed = laid_out(sizes)
+    image, freed = laid_out(sizes, state=state)
+    assert problems_of(image.target()) == []
     for chunk in freed[1:]:
         link(image, chunk, FD, 0x41)
     problems = problems_of(image.target())
-    assert len(problems) == 51 and "149 more links" in problems[-1].message
+    assert len(problems) == 51 and problems[-1].message == said
     assert all(problem.corruption for problem in problems)
+
+
+def test_a_bin_in_the_wrong_order_is_listed_in_bounds():
+    image, freed = laid_out([0x410] * 60 + [0x400] * 60)
+    put_in_order(image, [chunk for pair in zip(freed[60:], freed) for chunk in pair])
+    said = [problem.message for problem in problems_of(image.target())]
+    assert len(said) == 51 and said[-1] == "large bin 64: 10 more chunks larger than the one before"
 
 
 # -- in flux: every moment of a chunk that comes or goes ---------------------------------------------
