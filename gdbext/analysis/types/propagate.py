@@ -332,5 +332,5 @@ class Propagation:
 
 
 def _step(layout: Layout) -> int:
-    """Return how many objects are looked at together."""
+    """Return how many objects are examined together."""
     return max(_AT_ONCE // max(link.count for link in layout.links), 1)
