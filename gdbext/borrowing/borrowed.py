@@ -199,7 +199,7 @@ class _Link:
                 message = self._inbox.get(timeout=_PAUSE)
             except queue.Empty:
                 if time.monotonic() > until:
-                    self._fault = DebuggerError(f"the borrowed gdb did not answer in {PATIENCE:.0f} s")
+                    self._fault = self._late()
                     self.end()
                 continue
             if message is None:
@@ -212,6 +212,11 @@ class _Link:
                 if message.kind == FAIL:
                     raise message.contents
                 return _Part(self, message.contents.number) if isinstance(message.contents, Part) else message.contents
+
+    def _late(self) -> DebuggerError:
+        if self._pid is not None and not self.holds:
+            return not_attached(self._pid, PATIENCE)
+        return DebuggerError(f"the borrowed gdb did not answer in {PATIENCE:.0f} s")
 
     def _answer(self, number: int, callback: int, type: Type) -> None:
         """Answer what gdb asks; with None where the call that it asks for is given up."""
@@ -282,8 +287,6 @@ class _Link:
             status = self._process.wait()
         if self._pid is not None and (status or not self.holds):
             wake(self._pid)
-            if status == -signal.SIGALRM:
-                self._fault = self._fault or not_attached(self._pid)
         err.seek(0)
         said = "".join(f": {line}" for line in diagnostics(err)[-1:])
         self._fault = self._fault or DebuggerError(f"the borrowed gdb has ended (status {status}){said}")

@@ -11,7 +11,7 @@ from typing import Optional, Sequence
 from gdbext.errors import DebuggerError, NoTargetError
 from gdbext.memory.live.mappings import read_status
 
-ATTACHING = 60  # seconds that gdb has to attach; it is then ended by SIGALRM
+ATTACHING = 600  # seconds that gdb has to attach and to read symbols; it is then ended by SIGALRM
 _SETTLING = 0.1  # seconds in which a process stops for a signal that is on its way
 _FLAGS, _KERNEL_THREAD = 6, 0x200000  # PF_KTHREAD; fields counted from the state on, see proc(5)
 
@@ -54,10 +54,10 @@ def find_tracer(pid: int) -> Optional[str]:
     return f"process {status.get('Tgid', tracer)} ({status.get('Name', '?')})"
 
 
-def not_attached(pid: int) -> DebuggerError:
-    """Return the error for a gdb that was ended by SIGALRM."""
-    message = f"gdb did not come to attach to process {pid} in {ATTACHING} s"
-    return DebuggerError(message, "its threads come and go, or it makes exec again and again; try again")
+def not_attached(pid: int, seconds: float = ATTACHING) -> DebuggerError:
+    """Return the error for a gdb that was ended while it attached, by SIGALRM or by who waited for it."""
+    why = "it may be large, or its threads come and go, or it makes exec again and again; try again"
+    return DebuggerError(f"gdb did not come to hold process {pid} in {seconds:.0f} s", why)
 
 
 def wake(pid: int) -> None:

@@ -221,6 +221,17 @@ def test_what_is_no_gdb_is_an_error(staged, tmp_path, monkeypatch, script, messa
     assert children() == before
 
 
+def test_a_gdb_that_does_not_come_to_hold_a_process_says_what_it_may_be(held, tmp_path, monkeypatch):
+    program = tmp_path / "gdb"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(borrowed, "PATIENCE", 1.0)
+    monkeypatch.setattr(borrowed, "_GRACE", 1.0)
+    with pytest.raises(DebuggerError, match=f"gdb did not come to hold process {held.pid} in 1 s; it may be large"):
+        gdbext.open_process(held.pid, debugger=str(program))
+    held.wait_for_ticks()
+
+
 def test_what_is_no_target_is_an_error(tmp_path, folder):
     with pytest.raises(BadCoreError):
         gdbext.open_core(tmp_path / "nothing", debugger="gdb")

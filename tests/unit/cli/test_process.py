@@ -8,6 +8,9 @@ import time
 
 import pytest
 
+from gdbext.cli.answer import explain
+from gdbext.cli.gdbrun import GdbOutcome
+from gdbext.cli.options import Options
 from gdbext.errors import NoTargetError
 from gdbext.starting.process import check_process, is_stopped, wake
 from tests.support.rest import wait_until
@@ -80,3 +83,10 @@ def test_a_kernel_thread_has_no_memory(monkeypatch):
     monkeypatch.setattr("gdbext.starting.process._read_stat", lambda folder: stat)
     with pytest.raises(NoTargetError, match="is a kernel thread, without memory of its own"):
         check_process(os.getpid())
+
+
+def test_a_gdb_that_the_alarm_has_ended_says_how_long_it_had():
+    """No reason is given as certain: gdb may have read the symbols of a large program all the time."""
+    options = Options(name="rss", pid=4711)
+    error = explain(options, GdbOutcome(-signal.SIGALRM, [], None))
+    assert str(error).startswith("gdb did not come to hold process 4711 in 600 s; it may be large, or ")
