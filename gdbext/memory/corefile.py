@@ -72,6 +72,16 @@ class CoreFile:
         found = _find_written(self._file.descriptor, self._facts)
         return None if found is None else Coverage(*columns(found))
 
+    def is_changed(self) -> bool:
+        """Whether it was written to since it was opened.
+
+        :raises BadCoreError: when it is shorter now: what is mapped of it ends whoever reads it there.
+        """
+        facts = os.fstat(self._file.descriptor)
+        if facts.st_size < self.size:
+            raise _shrunk()
+        return facts.st_mtime_ns != self._facts.st_mtime_ns
+
     def read(self, offset: int, size: int) -> Buffer:
         """Return what the file holds of these bytes."""
         return self.data[min(offset, self.size) : min(offset + size, self.size)]
@@ -124,12 +134,16 @@ class _PreadBytes:
         while len(data) < part.stop - part.start:
             more = os.pread(self.descriptor, part.stop - part.start - len(data), part.start + len(data))
             if not more:
-                raise BadCoreError("the core shrank while it was read", "copy it, and look at the copy")
+                raise _shrunk()
             data += more
         return memoryview(data)
 
     def __del__(self) -> None:
         os.close(self.descriptor)
+
+
+def _shrunk() -> BadCoreError:
+    return BadCoreError("the core shrank while it was read", "copy it, and examine the copy")
 
 
 def read_headers(file: CoreFile) -> tuple[ElfHeader, list[Segment]]:

@@ -352,6 +352,7 @@ class Session:
     def _run(self, spec: CommandSpec, arguments: Arguments) -> Answer:
         from gdbext.analysis.missing import explained, with_target
         from gdbext.grammar.arguments import COMMON_OPTIONS
+        from gdbext.memory import check_reads
 
         function = _find_function(spec.run)
         if function is None or spec.raw:
@@ -360,6 +361,8 @@ class Session:
             raise UsageError(f"--{form} is for the command line", "an answer has text(…), to_json() and tables")
         spec.check(arguments)
         limit_threads(self.settings.get("threads", 0))
+        if self._target is not None:
+            check_reads(self._target.memory)
         try:
             report = function(self, arguments)
         except NoHeapError as error:

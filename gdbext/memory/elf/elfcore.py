@@ -97,6 +97,16 @@ class ElfCore(PieceMemory):
         super().close()
         self._open = None
 
+    def check_reads(self) -> Sequence[Problem]:
+        """Return a problem where the file was written to meanwhile.
+
+        :raises BadCoreError: when it is shorter now.
+        """
+        if self._open is None or not self._open.is_changed():
+            return ()
+        what = "the core was written to while it was read: copy it, and examine the copy"
+        return (Problem("changed-core", None, what),)
+
     def for_each_written(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Iterate over what the core holds between two addresses and is no hole of its file, in whole pages."""
         page, behind = self.abi.page_size, start

@@ -677,3 +677,29 @@ def test_a_core_without_holes_was_written_all_over(tmp_path):
     core = ElfCore(save(tmp_path, CoreWriter().prstatus(1).load(0x10000, b"x" * PAGE, 2 * PAGE).build()))
     assert list(core.for_each_written(0, 1 << 63)) == [(0x10000, 0x11000)]
     assert core.untouched(np.array([0x10000, 0x11000], np.uint64)).tolist() == [False, False]
+
+
+def test_a_core_that_changes_meanwhile(tmp_path):
+    path = save(tmp_path, CoreWriter().prstatus(1).load(0x10000, b"x" * PAGE).build())
+    core = ElfCore(path)
+    assert core.check_reads() == ()
+    with open(path, "r+b") as file:
+        os.utime(file.fileno(), (1, 1))
+    (problem,) = core.check_reads()
+    assert problem.kind == "changed-core" and not problem.corruption
+    with open(path, "r+b") as file:
+        file.truncate(100)
+    with pytest.raises(BadCoreError, match="^the core shrank while it was read; copy it, and examine the copy$"):
+        core.check_reads()
+    core.close()
+    assert core.check_reads() == ()
+
+
+def test_no_answer_is_made_of_a_core_that_shrank(tmp_path):
+    path = save(tmp_path, CoreWriter().prstatus(1).load(0x10000, b"x" * PAGE).build())
+    with open_core(path) as session:
+        assert session.run("rss").complete
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) - PAGE)
+        with pytest.raises(BadCoreError, match="shrank"):
+            session.run("rss")
