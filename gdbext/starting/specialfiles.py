@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections import defaultdict
+from contextlib import suppress
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.memory.elf.elffile import find_debuglink
-from gdbext.memory.hostfiles import open_regular, pread
+from gdbext.memory.hostfiles import open_named, pread
 from gdbext.starting.executable import DEBUG_FOLDERS
 
 
@@ -65,13 +66,21 @@ def _find_special(path: str, folders: Sequence[str]) -> Optional[str]:
 
 
 def _linked_files(path: str, folders: Sequence[str]) -> Iterator[str]:
-    descriptor = open_regular(path)
-    if descriptor is None:
-        return
-    with open(descriptor, "rb", buffering=0):
-        name = find_debuglink(lambda offset, size: pread(descriptor, offset, size))
+    name = _find_debuglink(path)
     for home in {os.path.dirname(path), os.path.dirname(os.path.realpath(path))} if name else ():
         yield from (f"{home}/{name}", f"{home}/.debug/{name}", *(f"{folder}{home}/{name}" for folder in folders))
+
+
+def _find_debuglink(path: str) -> Optional[str]:
+    descriptor = open_named(path)
+    if descriptor is None:
+        return None
+    try:
+        return find_debuglink(lambda offset, size: pread(descriptor, offset, size))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _debug_files(facts: CoreFacts, folders: Sequence[str]) -> Iterator[str]:
@@ -100,20 +109,25 @@ def _make_sysroot(files: Sequence[str], sysroot: Optional[str], made: str) -> st
 
 def _link_folders(root: str, made: str) -> None:
     """Make links of a root directory, as /lib is to usr/lib: the linker knows files by names through them."""
-    for entry in os.scandir(root):
-        target = os.path.normpath(os.readlink(entry.path)).lstrip("/") if entry.is_symlink() else ""
-        if target and entry.is_dir() and not target.startswith(".."):
+    for link in filter(os.path.isdir, _links(root)):
+        target = os.path.normpath(os.readlink(link)).lstrip("/")
+        if target and not target.startswith(".."):
             os.makedirs(os.path.join(made, target), exist_ok=True)
-            _link(target, os.path.join(made, entry.name))
+            _link(target, os.path.join(made, os.path.basename(link)))
 
 
 def _links_in(folder: str) -> Dict[str, List[str]]:
     """Return the symbolic links of a directory by the file that they lead to: libx.so.1 is one, of libx.so.1.2."""
     found: Dict[str, List[str]] = defaultdict(list)
-    for entry in os.scandir(folder):
-        if entry.is_symlink():
-            found[os.path.realpath(entry.path)].append(entry.name)
+    for link in _links(folder):
+        found[os.path.realpath(link)].append(os.path.basename(link))
     return found
+
+
+def _links(folder: str) -> Iterator[str]:
+    """Iterate over the symbolic links of a directory: none where it may not be listed."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from (entry.path for entry in entries if entry.is_symlink())
 
 
 def _link(target: str, path: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
 import pytest
 
+from gdbext.starting import specialfiles
 from gdbext.starting.corefile import read_core
+from gdbext.starting.executable import DEBUG_FOLDERS
 from gdbext.starting.specialfiles import choose_places
 
 from .elfs import Maker
@@ -78,3 +81,30 @@ def test_debug_info_by_build_id(there, tmp_path):
     found = places(there, tmp_path, debug_dir=str(tmp_path / "debug"))
     assert found.sysroot == str(there) and not os.path.exists(f"{found.debug_dir}/.build-id")
     assert len(found.remarks) == 1 and found.remarks[0].startswith(f"{debug}/")
+
+
+def test_files_of_the_kernel_are_not_read(monkeypatch):
+    monkeypatch.setattr(specialfiles, "find_debuglink", None)  # called for what is opened
+    assert not specialfiles._find_special("/proc/version", DEBUG_FOLDERS)
+    with pytest.raises(TypeError):
+        specialfiles._find_special(__file__, DEBUG_FOLDERS)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EIO])
+def test_a_file_that_cannot_be_read(there, tmp_path, monkeypatch, number):
+    def fail(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    os.mkfifo(there / "data")
+    monkeypatch.setattr(specialfiles, "pread", fail)
+    assert len(places(there, tmp_path, "/data").remarks) == 1
+
+
+def test_folders_that_may_not_be_listed(there, tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    os.mkfifo(there / "data")
+    monkeypatch.setattr(specialfiles.os, "scandir", refuse)
+    made = places(there, tmp_path, "/data").sysroot
+    assert sorted(os.listdir(made)) == ["p", "usr"] and os.listdir(f"{made}/usr/lib") == ["libx.so.1.2"]
