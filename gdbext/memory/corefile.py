@@ -10,7 +10,6 @@ import errno
 import itertools
 import mmap as mapping
 import os
-import stat
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence
@@ -33,6 +32,7 @@ from gdbext.memory.elf.elffile import (
     for_each_note,
     parse_segments,
 )
+from gdbext.memory.hostfiles import open_unless_special
 from gdbext.memory.pieces import Source
 from gdbext.report import Problem
 
@@ -89,13 +89,14 @@ class CoreFile:
 
 def _open(path: str) -> int:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise BadCoreError(f"{path} is not a regular file", "give the path of a core file")
-        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = open_unless_special(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "give the path of a core file that you may read"
         raise BadCoreError(f"cannot open {path}: {reason}", hint) from None
+    if descriptor is None:
+        raise BadCoreError(f"{path} is not a regular file", "give the path of a core file")
+    return descriptor
 
 
 def _map(descriptor: int, size: int) -> Optional[memoryview]:

@@ -123,13 +123,22 @@ def open_named(path: str) -> Optional[int]:
 
 
 def open_regular(path: str) -> Optional[int]:
-    """Open a regular file without waiting for it; None for anything else, and where it may not be opened."""
+    """Open a file as :func:`open_unless_special`; None also where it may not be opened."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        return open_unless_special(path)
     except (OSError, ValueError):
         return None
+
+
+def open_unless_special(path: str) -> Optional[int]:
+    """Open a regular file without waiting for it; None for anything else.
+
+    :raises OSError: it is not there, or may not be opened.
+    :raises ValueError: the path cannot be one.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return None
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

@@ -8,6 +8,7 @@ from typing import BinaryIO, Optional
 from gdbext.errors import BadCoreError
 from gdbext.memory.elf.corefacts import CoreFacts, read_facts
 from gdbext.memory.elf.elffile import ET_CORE, MAGIC, find_file_build_id, find_header
+from gdbext.memory.hostfiles import open_unless_special
 from gdbext.starting.failures import NoPermissionError
 
 
@@ -58,9 +59,12 @@ def read_build_id(path: str) -> Optional[str]:
 def open_binary(path: str) -> BinaryIO:
     """Open a regular file to read; errors as :func:`read_build_id`."""
     try:
-        if not os.path.isfile(path):
-            reason = "is not a file" if os.path.exists(path) else "does not exist"
-            raise BadCoreError(f"{path} {reason}")
-        return open(path, "rb")
+        descriptor = open_unless_special(path)
     except PermissionError:
         raise NoPermissionError(f"{path} may not be read", "run as its owner or as root") from None
+    except (OSError, ValueError) as error:
+        reason = f"cannot be opened: {getattr(error, 'strerror', error)}" if os.path.exists(path) else "does not exist"
+        raise BadCoreError(f"{path} {reason}") from None
+    if descriptor is None:
+        raise BadCoreError(f"{path} is not a file")
+    return open(descriptor, "rb")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import time
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gdbext.errors import BadCoreError
+from gdbext.memory.corefile import CoreFile
 from gdbext.starting.corefile import read_build_id, read_core
 from gdbext.starting.executable import choose_exe
 from gdbext.starting.failures import NoPermissionError, WrongExeError
@@ -110,8 +112,34 @@ def test_core_of_others_as_told_by_open(tmp_path, monkeypatch):
         raise PermissionError
 
     path = core_of(tmp_path)
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     with pytest.raises(NoPermissionError, match="may not be read; run as its owner or as root"):
+        read_core(path)
+
+
+def test_a_core_that_becomes_a_fifo_meanwhile(tmp_path, monkeypatch):
+    path, opened = core_of(tmp_path), os.open
+
+    def exchanged(name, *how):
+        os.unlink(path)
+        os.mkfifo(path)
+        return opened(name, *how)
+
+    monkeypatch.setattr("os.open", exchanged)
+    for read in (read_core, lambda path: CoreFile(path, mmap=False)):
+        os.unlink(path)
+        core_of(tmp_path)
+        with pytest.raises(BadCoreError, match="is not a (regular )?file"):
+            read(path)
+
+
+def test_a_core_that_cannot_be_opened(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    path = core_of(tmp_path)
+    monkeypatch.setattr("os.open", fail)
+    with pytest.raises(BadCoreError, match="core cannot be opened: Too many open files"):
         read_core(path)
 
 
