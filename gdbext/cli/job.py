@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Optional
 
 from gdbext.cli.options import Options
@@ -15,7 +16,7 @@ from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
 from gdbext.starting.gdbjob import GdbJob, has_packages
 from gdbext.starting.process import check_process
-from gdbext.starting.specialfiles import Places, choose_places
+from gdbext.starting.specialfiles import choose_places
 
 
 def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob:
@@ -26,20 +27,31 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
     :raises GdbextError: when there is no such process, or the core or the named executable is none.
     """
     core, exe, facts = None, options.exe, None
-    places = Places(exe, options.sysroot, options.debug_dir)
     if options.pid is not None and options.needs_target:
         check_process(options.pid)
         exe = exe or find_running(options.pid)
-        places = places._replace(exe=exe)
     if options.core is not None and options.needs_target:
         core = _unpacked(options.core, folder, deadline, options.max_unpacked)
         facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
-        places = choose_places(facts, exe, options.sysroot, options.debug_dir, folder)
-        for remark in places.remarks:
-            tell(f"gdbext: {remark}")
     alone = _is_alone(options, exe, facts)
-    return GdbJob(options.gdb, core, places.exe, places.sysroot, places.debug_dir, options.swapped, alone)
+    job = GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped, alone)
+    return job if alone else for_gdb(job, folder, facts)
+
+
+def for_gdb(job: GdbJob, folder: str, facts: Optional[CoreFacts] = None) -> GdbJob:
+    """Return the job for gdb, kept from special files, of which remarks are said at once.
+
+    :param folder: where a sysroot is made if one is needed; it must outlive gdb.
+    :param facts: of the core, where they are known already.
+    """
+    if job.core is None:
+        return replace(job, alone=False)
+    facts = facts or read_core(job.core)
+    places = choose_places(facts, job.exe, job.sysroot, job.debug_dir, folder)
+    for remark in places.remarks:
+        tell(f"gdbext: {remark}")
+    return replace(job, exe=places.exe, sysroot=places.sysroot, debug_dir=places.debug_dir, alone=False)
 
 
 def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) -> bool:

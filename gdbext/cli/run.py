@@ -12,7 +12,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 from gdbext.cli import answer, ending
 from gdbext.cli.gdbrun import GdbOutcome, run_gdb
-from gdbext.cli.job import make_job, unpacked_path
+from gdbext.cli.job import for_gdb, make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output
 from gdbext.cli.streams import tell
@@ -99,7 +99,7 @@ class _Run:
         if job.alone and not outcome.stopped and _is_for_gdb(trailer):
             folder = os.path.join(folder, "gdb")
             os.mkdir(folder)
-            outcome, trailer = self._ask(replace(job, alone=False), folder, json)
+            outcome, trailer = self._ask(for_gdb(job, folder), folder, json)
         self.interrupted = outcome.stopped == "interrupted"
         if trailer is None and is_full(self.folder):  # gdb could not even say so
             raise GdbFailedError(f"no room to work in: {os.path.dirname(self.folder)} is full", _ROOM)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from gdbext.cli.job import make_job
+from gdbext.cli.job import for_gdb, make_job
 from gdbext.cli.options import parse
 from gdbext.starting import gdbjob
 
@@ -56,6 +57,22 @@ def test_folders_of_debug_info_are_for_gdb(alone, tmp_path):
 def test_without_what_an_answer_needs_it_is_gdbs(alone, monkeypatch):
     monkeypatch.setattr(gdbjob, "PACKAGES", ("json", "no_such_package"))
     assert not alone("rss")
+
+
+def test_what_gdb_is_kept_from_is_said_where_gdb_is_started(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gdbjob, "PACKAGES", ("json",))
+    core, fifo = tmp_path / "core", tmp_path / "fifo"
+    core.write_bytes(Maker().core([(BASE, str(fifo), Maker().executable(OWN))]))
+    os.mkfifo(fifo)
+    job = make_job(parse(["rss", "--core", str(core)]), str(tmp_path), None)
+    said = capsys.readouterr().err
+    assert job.alone and job.sysroot is None and "is kept from it" not in said
+    job = for_gdb(job, str(tmp_path))
+    assert not job.alone and job.sysroot == str(tmp_path / "sysroot")
+    remark = f"gdbext: {fifo} is no regular file: gdb, which would open it, is kept from it\n"
+    assert capsys.readouterr().err == remark
+    make_job(parse(["triage", "--core", str(core)]), job.sysroot, None)
+    assert capsys.readouterr().err.endswith(remark)
 
 
 def test_no_gdb_is_started(tmp_path, capfd):
