@@ -32,6 +32,7 @@ from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
+from gdbext.starting.lockedfolder import LockedFolder, remove_left
 from gdbext.starting.parent import DEATH_SIGNAL
 from gdbext.starting.process import is_stopped, not_attached, wake
 from gdbext.starting.specialfiles import choose_places
@@ -60,14 +61,22 @@ def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str
     with ExitStack() as stack:
         stack.callback(core.close)
         ours, facts = target_of(core), read_core(path)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gdbext-"))
-        places = choose_places(facts, choose_exe(facts, None, sysroot).exe, sysroot, None, folder)
+        exe = choose_exe(facts, None, sysroot).exe
+        places = choose_places(facts, exe, sysroot, None, partial(_make_folder, stack))
         borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
         made = replace(target, memory=ours.memory, identity=ours.identity, symbols=borrowed.symbols)
         return made, borrowed.debug, stack.pop_all().close
     raise AssertionError  # the stack swallows nothing
+
+
+def _make_folder(stack: ExitStack) -> str:
+    """Make a folder that the stack removes."""
+    remove_left()
+    folder = LockedFolder()
+    stack.callback(folder.remove)
+    return folder.path
 
 
 def open_process(pid: int, gdb: str, settings: Mapping[str, int]) -> Opened:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections import defaultdict
 from contextlib import suppress
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.memory.elf.elffile import find_debuglink
@@ -24,22 +24,23 @@ class Places(NamedTuple):
 
 
 def choose_places(
-    facts: CoreFacts, exe: Optional[str], sysroot: Optional[str], debug_dir: Optional[str], folder: str
+    facts: CoreFacts, exe: Optional[str], sysroot: Optional[str], debug_dir: Optional[str], make: Callable[[], str]
 ) -> Places:
     """Return where gdb finds the files of a core without meeting one that is not regular.
 
     :param exe: the executable for gdb, or None; it is left out where its debug file is not regular.
-    :param folder: where a sysroot of links is made if one is needed; it must outlive gdb.
+    :param make: makes a folder that outlives gdb; called at most once, and only where there are such files.
     """
     folders = (debug_dir,) if debug_dir else DEBUG_FOLDERS
     bad = {path: one for path in facts.files if (one := _find_special(_here(path, sysroot), folders))}
     debug = sorted(filter(_is_special, _debug_files(facts, folders)))
     bad_exe = _find_special(exe, folders) if exe else None
+    made = os.path.join(make(), "sysroot") if bad or debug else ""
     if bad:
         good = [path for path in facts.files if path not in bad]
-        sysroot = _make_sysroot(good, sysroot, os.path.join(folder, "sysroot"))
+        sysroot = _make_sysroot(good, sysroot, made)
     if debug:
-        debug_dir = os.path.join(folder, "sysroot")  # which holds no debug info
+        debug_dir = made  # which holds no debug info
     found = sorted({*bad.values(), *([bad_exe] if bad_exe else [])})
     return Places(None if bad_exe else exe, sysroot, debug_dir, [*map(_remark, found[:3]), *map(_remark, debug[:3])])
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -53,10 +54,16 @@ def test_a_mapped_fifo(here, renamed):
     assert "memory " in done.stdout
 
 
-def test_a_mapped_fifo_and_a_borrowed_gdb(renamed):
+def test_a_mapped_fifo_and_a_borrowed_gdb(here, renamed, tmp_path, monkeypatch):
     core, fifo = renamed
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with gdbext.open_core(str(core), debugger=gdbrun.gdb_program()) as session:
         assert session.triage().data.ledger.total > 0
+        (folder,) = tmp_path.iterdir()
+        assert sorted(os.listdir(folder)) == ["lock", "sysroot"]
+    assert not folder.exists()
+    with gdbext.open_core(str(here.core), debugger=gdbrun.gdb_program()):
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_fifo_below_the_sysroot(here, tmp_path):

@@ -18,6 +18,7 @@ import pytest
 
 from gdbext.cli import children, ending
 from gdbext.cli.workfolder import work_folder
+from gdbext.starting.lockedfolder import LockedFolder, remove_left
 from tests.support.rest import wait_until
 
 from .test_program import ROOT, program, state_of
@@ -174,6 +175,20 @@ def test_a_folder_is_there_while_its_owner_makes_another(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with work_folder() as first, work_folder():
         assert os.path.isdir(first)
+
+
+def test_a_folder_is_its_owners_and_goes_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = LockedFolder()
+    child = os.fork()
+    if child == 0:
+        folder.remove()
+        os._exit(0)
+    os.waitpid(child, 0)
+    remove_left()
+    assert os.listdir(folder.path) == ["lock"]
+    del folder
+    assert not os.listdir(tmp_path)
 
 
 def test_what_must_not_end_in_the_midst_ends_afterwards(tmp_path):

@@ -773,12 +773,13 @@ def test_standard_output_that_is_full(program, how):
 
 
 def test_no_room_to_work_in(monkeypatch, capsys):
-    from gdbext.cli import program, workfolder
+    from gdbext.cli import program
+    from gdbext.starting import lockedfolder
 
     def full(prefix):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(workfolder.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(lockedfolder.tempfile, "mkdtemp", full)
     assert program.main(["commands", "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"

@@ -29,6 +29,7 @@ FOR_GDB = FOR_HELP | {
     "gdbext.memory.elf.corenotes", "gdbext.memory.hostfiles",
     "gdbext.memory.live", "gdbext.memory.live.mappings",
     "gdbext.memory.elf.elffile", "gdbext.memory.pieces", "gdbext.starting.corefile", "gdbext.starting.executable",
+    "gdbext.starting.lockedfolder",
     "gdbext.starting.gdbjob", "gdbext.starting.process", "gdbext.starting.specialfiles", "gdbext.wording",
 }  # fmt: skip
 RUN = """
