@@ -29,6 +29,7 @@ from gdbext.errors import DebuggerError
 from gdbext.layout.types import Type
 from gdbext.memory.elf.elfcore import ElfCore
 from gdbext.memory.live.procmem import ProcessMemory
+from gdbext.report import Problem
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
@@ -66,8 +67,9 @@ def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str
         borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
-        made = replace(target, memory=ours.memory, identity=ours.identity, symbols=borrowed.symbols)
-        return made, borrowed.debug, stack.pop_all().close
+        problems = [*target.problems, *(Problem("absent-file", None, remark) for remark in places.remarks)]
+        target = replace(target, memory=ours.memory, identity=ours.identity, problems=problems)
+        return replace(target, symbols=borrowed.symbols), borrowed.debug, stack.pop_all().close
     raise AssertionError  # the stack swallows nothing
 
 

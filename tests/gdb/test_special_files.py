@@ -58,7 +58,9 @@ def test_a_mapped_fifo_and_a_borrowed_gdb(here, renamed, tmp_path, monkeypatch):
     core, fifo = renamed
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with gdbext.open_core(str(core), debugger=gdbrun.gdb_program()) as session:
-        assert session.triage().data.ledger.total > 0
+        answer = session.triage()
+        assert answer.data.ledger.total > 0
+        assert ("absent-file", f"{fifo} {NO_FILE}") in [(one.kind, one.message) for one in answer.problems]
         (folder,) = tmp_path.iterdir()
         assert sorted(os.listdir(folder)) == ["lock", "sysroot"]
     assert not folder.exists()
