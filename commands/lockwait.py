@@ -19,6 +19,7 @@ from gdbext.analysis.tables.search import Looked
 from gdbext.debuginfo import Stacks
 from gdbext.errors import UsageError
 from gdbext.files import replacing
+from gdbext.grammar.arguments import refuse_input
 from gdbext.report import Report
 from gdbext.structures.locks.census import take_census
 from gdbext.structures.locks.model import Census
@@ -31,6 +32,7 @@ _DRAWING = 60  # seconds that graphviz may take
 def examine(session: Any, arguments: Any) -> Report:
     """Return the census of the threads and their locks."""
     earlier = arguments.value("compare")
+    _refuse_inputs(session, arguments)
     before = None if earlier is None else read_earlier(os.path.expanduser(earlier))
     if before is not None:
         check_program(before, session.target.identity)
@@ -46,6 +48,14 @@ def examine(session: Any, arguments: Any) -> Report:
     if before is None:
         return report
     return dataclasses.replace(report, data=compare(before, report.data, session.target.identity.time))
+
+
+def _refuse_inputs(session: Any, arguments: Any) -> None:
+    for name in ("dot", "flame"):
+        path = os.path.expanduser(arguments.value(name) or "")
+        if path:
+            refuse_input(f"--{name}", path, session.target.identity.core, "core")
+            refuse_input(f"--{name}", path, session.target.identity.exe, "executable")
 
 
 def _named_tables(session: Any, arguments: Any) -> Iterator[Looked]:

@@ -35,6 +35,14 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         new.discard()
 
 
+def is_same(path: str, other: str) -> bool:
+    """Whether two names, links among them, are of one file that exists."""
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):  # a name with a zero byte
+        return False
+
+
 class Replacement:
     """A new file under another name beside the one that it replaces.
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from gdbext.errors import UsageError
-from gdbext.grammar.arguments import Arguments, Option, nearest, parse_words, part
+from gdbext.files import is_same
+from gdbext.grammar.arguments import Arguments, Option, nearest, parse_words, part, refuse_input
 from gdbext.grammar.catalogue import (
     COMMANDS,
     OWN_COMMANDS,
@@ -31,6 +32,7 @@ DEFAULT_TIMEOUT = 600.0
 _FIRST = "triage"  # of a core that stands alone
 _SAMPLED = "lockwait"  # the command that may look at a process several times
 _MOST_SAMPLES = 1000
+_DRAWN = ("dot", "flame")  # files that it may write
 _FILES = ("file", "folder", "program")  # what an option may name
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
 _HOW = "gdbext --help shows how it is written"
@@ -95,7 +97,15 @@ def outline(words: Sequence[str]) -> Options:
     asked = [word for word in words if word == "--json" or word.startswith("--json=")]
     found = _find_name(words)
     name = _FIRST if find_command(found.name) is None and _names_target(found) else found.name
-    return Options(name=name, json=asked[-1].partition("=")[2] if asked else None)
+    json = asked[-1].partition("=")[2] if asked else None
+    others = [word for word in words if word not in asked]
+    if json and any(is_same(json, path) for word in others for path in _possible_names(word)):
+        json = None  # an error does not replace what the line names
+    return Options(name=name, json=json)
+
+
+def _possible_names(word: str) -> Sequence[str]:
+    return word, word.partition("=")[2], word[2:]
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -267,11 +277,21 @@ def _checked(options: Options) -> Options:
         raise UsageError("nothing to examine", "name a core, or a process with --pid")
     if options.spec is not None:
         _check_text(options.arguments)
+        _check_outputs(options)
         options.spec.check(options.arguments)
     _check_samples(options)
     if options.swapped and options.cores:
         raise UsageError("--swapped needs --pid", "of what was swapped out a core has what was dumped")
     return options
+
+
+def _check_outputs(options: Options) -> None:
+    given = options.arguments.given
+    drawn = {name: os.path.expanduser(given.get(name) or "") for name in _DRAWN}
+    for name, path in {"json": options.json, **drawn}.items():
+        for core in options.cores:
+            refuse_input(f"--{name}", path, core, "core")
+        refuse_input(f"--{name}", path, options.exe, "executable")
 
 
 def _check_text(arguments: Arguments) -> None:

@@ -46,7 +46,7 @@ class Output:
         core = options.core if self._several else None
         which = f"{core}: " if core and core not in error.message else ""
         tell(f"gdbext: {name}{which}{error}")
-        if self._path is not None and not error.message.startswith("cannot write"):
+        if self._path is not None and not error.message.startswith(("cannot write", "--json names")):
             self._put(error_document(options, error))
         return int(Status.FAILED)
 

@@ -18,6 +18,7 @@ from gdbext.cli.output import Output
 from gdbext.cli.streams import tell
 from gdbext.cli.workfolder import is_full, work_folder
 from gdbext.errors import GdbextError, UsageError, out_of_memory
+from gdbext.grammar.arguments import refuse_input
 from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError
@@ -93,6 +94,7 @@ class _Run:
         """
         self._check_output()
         job = make_job(self.options, self.folder, self.deadline)
+        refuse_input("--json", self.options.json, job.exe, "executable")
         self._sample_before(job)
         folder, json = self.folder, self.options.json is not None
         outcome, trailer = self._ask(job, folder, json)

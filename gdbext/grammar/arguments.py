@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from gdbext.errors import UsageError
+from gdbext.files import is_same
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
@@ -167,6 +168,17 @@ def _bounded(text: str, number: int) -> int:
     if number > _LARGEST:
         raise UsageError(f"{text!r} is more than any target has", "write a smaller number")
     return number
+
+
+def refuse_input(option: str, path: Optional[str], given: Optional[str], what: str) -> None:
+    """Refuse a file for an answer that is made from that very file.
+
+    :param path: the file that an option names for the answer.
+    :param given: a file that is examined, "core" or "executable".
+    :raises UsageError: when they are the same.
+    """
+    if path and given and is_same(path, given):
+        raise UsageError(f"{option} names the {what} itself", "name another file")
 
 
 def nearest(word: str, known: Sequence[str]) -> Optional[str]:

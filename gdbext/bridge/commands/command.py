@@ -20,7 +20,7 @@ from gdbext.bridge.commands.context import Context
 from gdbext.bridge.expressions import language, selection
 from gdbext.errors import DebuggerError, GdbextError, NoHeapError, StoppedError, UsageError, out_of_memory
 from gdbext.files import replacing
-from gdbext.grammar.arguments import Arguments, find_json, nearest, parse
+from gdbext.grammar.arguments import Arguments, find_json, nearest, parse, refuse_input
 from gdbext.progress import checked, limit_threads
 from gdbext.starting import dependencies
 from gdbext.wording import encodable, only_ascii, printable
@@ -225,11 +225,21 @@ def _write_json(path: Optional[str], pieces: Iterable[str]) -> None:
     if path is None:
         _write(pieces)
         return
+    _refuse_inputs(os.path.expanduser(path))
     try:
         with replacing(os.path.expanduser(path)) as stream:
             stream.writelines(map(str.encode, pieces))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
+
+
+def _refuse_inputs(path: str) -> None:
+    """Refuse a file for an answer that gdb has open itself."""
+    from gdbext.bridge.decoded import name_of
+    from gdbext.bridge.ports.target import find_core_path
+
+    refuse_input("--json", path, find_core_path(), "core")
+    refuse_input("--json", path, name_of(gdb.current_progspace()), "executable")
 
 
 def _explain(error: BaseException, context: Context) -> GdbextError:

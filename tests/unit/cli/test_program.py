@@ -791,3 +791,30 @@ def test_what_nobody_has_thought_of_is_no_finding(monkeypatch, capsys):
 
     monkeypatch.setattr(program, "parse", lambda words: 1 / 0)
     assert program.main(["triage"]) == 2 and "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("which", ["core", "link", "hard", "second", "exe", "named by the core", "wrong line", "dot"])
+def test_no_answer_replaces_what_it_is_made_from(program, which):
+    folder, core = program.folder, program.core
+    exe = folder / "p"
+    exe.write_bytes(Maker().executable(OWN))
+    (folder / "link").symlink_to(core)
+    os.link(core, folder / "hard")
+    shutil.copy(core, folder / "other")
+    before = core.read_bytes(), exe.read_bytes()
+    line, what = {
+        "core": (["rss", "core", "--json=core"], "core"),
+        "link": (["rss", "core", "--json=link"], "core"),
+        "hard": (["rss", "hard", "--json=core"], "core"),
+        "second": (["rss", "other", "core", "--json=core"], "core"),
+        "exe": (["rss", "core", "--exe", "p", "--json=p"], "executable"),
+        "named by the core": (["rss", "core", "--json=p"], "executable"),
+        "wrong line": (["rss", "core", "--lmit=3", "--json=core"], None),
+        "dot": (["lockwait", "core", "--dot=core"], "core"),
+    }[which]
+    status, out, err = program.run(*line)
+    assert (status, out) == (2, "") and not program.log.exists()
+    option = "--dot" if which == "dot" else "--json"
+    assert what is None or err.endswith(f"{option} names the {what} itself; name another file\n")
+    assert len(err.splitlines()) == 1 and (core.read_bytes(), exe.read_bytes()) == before
+    assert (folder / "link").is_symlink()
