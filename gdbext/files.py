@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 from functools import partial
+from io import BufferedWriter
 from typing import BinaryIO, Iterator, Mapping, Optional, Union
 
 
@@ -60,12 +61,12 @@ class Replacement:
             self._part = os.path.join(os.path.dirname(path), f".gdbext-{os.urandom(6).hex()}.part")
             mode = _find_mode(path)
             opener = partial(os.open, mode=0o666 if mode is None else mode)
-            self.stream: BinaryIO = open(self._part, "xb", opener=opener)  # noqa: SIM115  closed by its owner
+            self.stream: BufferedWriter = open(self._part, "xb", opener=opener)  # noqa: SIM115  closed by its owner
             if mode is None or _make_like(self.stream.fileno(), path, mode):
                 return
             self.discard()
             self._part = path
-        self.stream = open(path, "wb")  # noqa: SIM115
+        self.stream = open(path, "wb", opener=_without_waiting)  # noqa: SIM115
 
     def commit(self) -> None:
         """Have it take its place.
@@ -78,11 +79,15 @@ class Replacement:
 
     def discard(self) -> None:
         """Remove it, unless it has taken its place."""
-        with suppress(OSError):  # what could not be written
-            self.stream.close()
+        self._close()
         if self._part != self._path:
             with suppress(FileNotFoundError):
                 os.unlink(self._part)
+
+    def _close(self) -> None:
+        """Close it without what is still to be written, for which a pipe may have no room, ever."""
+        with suppress(OSError):
+            self.stream.raw.close()
 
 
 class Addition(Replacement):
@@ -93,7 +98,7 @@ class Addition(Replacement):
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.stream = open(path, "ab")  # noqa: SIM115  closed by its owner
+        self.stream = open(path, "ab", opener=_without_waiting)  # noqa: SIM115  closed by its owner
         facts = os.fstat(self.stream.fileno())
         self._size = facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
@@ -107,10 +112,21 @@ class Addition(Replacement):
 
     def discard(self) -> None:
         """Take it away again, unless it stays."""
-        with suppress(OSError):  # what could not be written
-            self.stream.close()
+        self._close()
         if self._size is not None:
             os.truncate(self._path, self._size)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open what may be a pipe or a device, which would wait for its other end; an ``opener`` of ``open``."""
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
+            error.strerror = "it is a FIFO that nobody reads"
+        raise
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _can_be_replaced(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import contextmanager
 from functools import partial
@@ -28,7 +29,7 @@ class Output:
     """
 
     def __init__(self, options: Options) -> None:
-        self.writing = False  # whether what stands on standard output is of an answer
+        self.writing = False  # whether what stands on standard output, or has gone into a pipe, is of an answer
         self._path = options.json
         self._several = len(options.cores) > 1
         self._begun = False
@@ -56,7 +57,7 @@ class Output:
         :raises UsageError: when the file of ``--json=FILE`` cannot be written.
         :raises UnwritableError: when standard output does not take it.
         """
-        self.writing = not self._path
+        self.writing = not self._path or _is_stream(self._path)
         with open(path, "rb") as file:
             if not self._path:
                 with standard_output() as out:
@@ -93,6 +94,11 @@ class Output:
             yield new.stream
             new.commit()
         self._begun = self._several
+
+
+def _is_stream(path: str) -> bool:
+    """Whether what was written to a file cannot be taken back."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def error_document(options: Options, error: GdbextError) -> str:

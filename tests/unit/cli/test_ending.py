@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 from functools import partial
 from pathlib import Path
 
@@ -337,3 +338,37 @@ def test_waiting_for_an_end_that_does_not_come():
         assert not children.await_end(process, 0)
         assert not children.await_end(process, 0.05)
     assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("words", [("triage", "core"), ("triage", "core", "core"), ("triage", "core", "--lmit")])
+def test_a_fifo_that_nobody_reads(program, words):
+    os.mkfifo(program.folder / "fifo")
+    status, out, err = program.run(*words, "--json=fifo")
+    assert (status, out) == (2, "")
+    assert "cannot write fifo: it is a FIFO that nobody reads" in err
+
+
+def test_a_fifo_that_somebody_reads(program):
+    os.mkfifo(program.folder / "fifo")
+    process = program.start("triage", "core", "--json=fifo", document="x" * 200_000)
+    assert (program.folder / "fifo").read_text() == "x" * 200_000
+    assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_a_reader_that_takes_nothing_keeps_no_signal_away(program, name):
+    os.mkfifo(program.folder / "fifo")
+    reader = os.open(program.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    process = program.start("triage", "core", "--json=fifo", document="x" * 200_001)
+    try:
+        wait_until(lambda: waiting_bytes(reader) >= 1 << 16, "the pipe is full")
+        process.send_signal(getattr(signal, f"SIG{name}"))
+        err = process.communicate(timeout=30)[1]
+    finally:
+        os.close(reader)
+    assert process.returncode == -getattr(signal, f"SIG{name}") and "Traceback" not in err
+    assert not list(program.temporary.iterdir())
+
+
+def waiting_bytes(descriptor):
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
