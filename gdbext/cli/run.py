@@ -113,7 +113,7 @@ class _Run:
         if trailer.error is not None:
             self._fail(outcome, trailer.error)
         self.output.copy(answer_path(folder))
-        if outcome.stopped:
+        if outcome.stopped and not trailer.complete:
             tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
         return trailer.status
 

@@ -554,10 +554,18 @@ def state_of(pid):
 @pytest.mark.parametrize("how", [(), ("--json",)])
 @pytest.mark.parametrize("status", [1, 3])
 def test_timeout_with_a_partial_answer(program, how, status):
-    end = {"sleep": 60, "on_interrupt": ["partial\n", trailer(status)]}
+    end = {"sleep": 60, "on_interrupt": ["partial\n", {**trailer(status), "complete": False}]}
     done, out, err = program.run("triage", "--core", program.core, *how, "--timeout=1", **end)
     assert (done, out) == (status, "partial\n")
     assert "gdbext: triage: stopped; the answer holds what there was until then" in err
+
+
+def test_an_answer_that_is_complete_is_not_said_to_be_cut(program):
+    process = program.start("triage", "--core", program.core, sleep=60, on_interrupt=["whole\n", trailer(0)])
+    wait_until(lambda: list(program.temporary.rglob("answer")), "gdb works on the question")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "whole\n") and "stopped" not in err
 
 
 def test_timeout_with_an_error_for_an_answer(program):
