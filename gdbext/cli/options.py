@@ -136,6 +136,8 @@ def _names_target(found: _Found) -> bool:
     options = {part(word, SHELL_OPTIONS)[0] for word in found.rest}
     if not found.name and options & {"-h", "--help", "--version"}:
         return False
+    if os.path.exists(found.name) and found.name not in PREFIXES:  # what is no file is said to be none, as of a core
+        return True
     return os.path.isfile(found.name) or not found.name and bool(options & {"-c", "--core", "-p", "--pid", "--"})
 
 
@@ -245,8 +247,9 @@ def _without_own(words: Sequence[str]) -> Iterator[str]:
 
 def unknown_command(name: str) -> UsageError:
     """Return the error, with the command that was probably meant."""
-    close = None if os.sep in name else nearest(name, [spec.name for spec in (*COMMANDS, *OWN_COMMANDS)])
-    what = "command" if re.fullmatch(r"[a-z -]+", name) else "command and no core"
+    is_core = name.startswith("core")  # no command does
+    close = None if is_core or os.sep in name else nearest(name, [spec.name for spec in (*COMMANDS, *OWN_COMMANDS)])
+    what = "command" if re.fullmatch(r"[a-z -]+", name) and not is_core else "command and no core"
     hint = f"did you mean gdbext {close}?" if close else "gdbext --help lists the commands"
     if name.isdigit():
         hint = f"for a process write -p {name}"

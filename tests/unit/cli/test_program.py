@@ -826,3 +826,28 @@ def test_no_answer_replaces_what_it_is_made_from(program, which):
     assert what is None or err.endswith(f"{option} names the {what} itself; name another file\n")
     assert len(err.splitlines()) == 1 and (core.read_bytes(), exe.read_bytes()) == before
     assert (folder / "link").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["d", "fifo", ".", "/dev/null", "link"])
+def test_what_is_no_file_alone_on_the_line(program, name):
+    (program.folder / "d").mkdir()
+    os.mkfifo(program.folder / "fifo")
+    (program.folder / "link").symlink_to("d")
+    alone, named = program.run(name), program.run("triage", name)
+    assert alone == named and alone[0] == 2
+    path = os.path.normpath(program.folder / name)
+    assert alone[2] == f"gdbext: triage: {path} is not a file\n"
+
+
+def test_a_folder_called_like_a_command(program):
+    (program.folder / "glibc").mkdir()
+    (program.folder / "rss").mkdir()
+    assert "glibc is several commands" in program.run("glibc")[2]
+    assert "rss: nothing to examine" in program.run("rss")[2]
+
+
+def test_a_core_that_is_not_there_is_no_command(program):
+    program.core.unlink()
+    message = "there is no command and no core core; gdbext --help lists the commands"
+    assert program.run("core")[2] == f"gdbext: core: {message}\n"
+    assert not any(spec.name.startswith("core") for spec in (*catalogue.COMMANDS, *catalogue.OWN_COMMANDS))
