@@ -40,6 +40,7 @@ _NOISE = re.compile(
             r"Failed to read a valid object file image from memory",
             r"BFD: warning: .* has a segment extending past end of file",
             r"warning: Error reading shared library list entry",
+            r"(gdb: )?warning: Couldn't determine a path for the index cache directory",  # no HOME
             r"Cannot access memory at address 0x",
             r"To enable execution of this file add",
             r"Missing separate debuginfo",

@@ -592,6 +592,7 @@ def test_noise_is_kept_away_and_news_is_not(program):
         "warning: Unexpected size of section `.reg-xstate/1' in core file.\n"
         "warning: Section `.reg-xstate/30003' in core file too small.\n"
         "warning: Couldn't find x87 floating-point registers in core file.\n"
+        "gdb: warning: Couldn't determine a path for the index cache directory.\n"
         "warning: Could not load vsyscall page because no executable was specified\n"
         "warning: Can't open file /dev/zero (deleted) during file-backed mapping note processing\n"
         "44\t./nptl/pthread_kill.c: No such file or directory.\n"
