@@ -21,7 +21,7 @@ from gdbext.render import printing
 from gdbext.report import Report, rendered
 from gdbext.session import Session
 from gdbext.starting import dependencies
-from gdbext.starting.failures import InternalError
+from gdbext.starting.failures import InternalError, find_limit
 
 if TYPE_CHECKING:  # numpy is not at hand yet
     from gdbext.target import Target
@@ -78,7 +78,8 @@ def _attempt(
     except MemoryError:
         return None, out_of_memory()
     except OSError as error:
-        return None, GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
+        full = GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
+        return None, find_limit(error) or full
     except Exception as error:  # noqa: BLE001  a defect of ours: the traceback is shown
         traceback.print_exc(file=sys.stderr)
         return None, InternalError(f"{type(error).__name__}: {error}", "please report the traceback")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Callable, Iterator, Optional, Sequence
 from gdbext.cli.children import await_end, end_group, started
 from gdbext.files import private
 from gdbext.grammar.exchange import answer_path
-from gdbext.starting.failures import GdbFailedError
+from gdbext.starting.failures import not_run
 from gdbext.starting.gdbjob import LOADER, GdbJob, diagnostics, guarded_environment
 
 _ANSWERING = "__import__('gdbext.bridge.commands.shell').bridge.commands.shell"
@@ -51,7 +51,7 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     """Run gdb with the question of a folder; what it prints stays in the folder and is no answer.
 
     :param deadline: in seconds of ``time.monotonic``, or None.
-    :raises GdbFailedError: when there is no such program.
+    :raises GdbextError: when it cannot be started.
     """
     with ExitStack() as stack:
         paths = (os.path.join(folder, name) for name in ("stdout", "stderr"))
@@ -81,8 +81,7 @@ def _started(job: GdbJob, folder: str, out: BinaryIO, err: BinaryIO) -> "Iterato
         try:
             process = stack.enter_context(started(line, end_group, **how))
         except OSError as error:
-            hint = "install gdb, or name one with --gdb"
-            raise GdbFailedError(f"cannot run {line[0]}: {error.strerror}", hint) from None
+            raise not_run(line[0], error) from None
         yield process
 
 

@@ -14,7 +14,7 @@ from gdbext.cli.job import make_job
 from gdbext.cli.options import Options
 from gdbext.cli.workfolder import work_folder
 from gdbext.errors import UsageError
-from gdbext.starting.failures import GdbFailedError
+from gdbext.starting.failures import not_run
 from gdbext.starting.gdbjob import with_packages
 
 _GRACE = 2.0  # seconds that gdb has to end
@@ -53,7 +53,7 @@ def _become(line: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         os.execvpe(line[0], list(line), dict(environment))
     except OSError as error:
-        raise _not_run(line[0], error) from None
+        raise not_run(line[0], error) from None
 
 
 def _wait_for(line: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -61,7 +61,7 @@ def _wait_for(line: Sequence[str], environment: Mapping[str, str]) -> int:
         with started(line, _end, signal.SIGTERM, env=environment) as gdb, _keys_ignored():
             return gdb.wait()
     except OSError as error:
-        raise _not_run(line[0], error) from None
+        raise not_run(line[0], error) from None
 
 
 @contextmanager
@@ -85,7 +85,3 @@ def _end(gdb: "subprocess.Popen[bytes]") -> None:
     if not await_end(gdb, _GRACE):
         gdb.kill()
         await_end(gdb)
-
-
-def _not_run(program: str, error: OSError) -> GdbFailedError:
-    return GdbFailedError(f"cannot run {program}: {error.strerror}", "install gdb, or name one with --gdb")

@@ -13,7 +13,7 @@ from gdbext.cli.output import Output
 from gdbext.cli.streams import UnwritableError, drop, open_standard, put, tell, tell_traceback
 from gdbext.errors import GdbextError, out_of_memory
 from gdbext.report import Status
-from gdbext.starting.failures import TimeOutError
+from gdbext.starting.failures import TimeOutError, find_limit
 from gdbext.version import __version__
 
 
@@ -40,7 +40,7 @@ def _attempt(words: Sequence[str]) -> int:
             tell(f"gdbext: standard output: {error.reason}")
         drop(sys.stdout)  # Python writes the rest at its end
     except OSError as error:
-        tell(f"gdbext: {error}")
+        tell(f"gdbext: {find_limit(error) or error}")
     except KeyboardInterrupt:  # where nothing more could be said
         pass
     except Exception:  # noqa: BLE001  Python's own exit status for it is that of findings

@@ -21,7 +21,7 @@ from gdbext.errors import GdbextError, UsageError, out_of_memory
 from gdbext.grammar.arguments import refuse_input
 from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
-from gdbext.starting.failures import GdbFailedError, TimeOutError
+from gdbext.starting.failures import GdbFailedError, TimeOutError, find_limit
 from gdbext.starting.gdbjob import GdbJob
 from gdbext.starting.process import is_stopped, wake
 from gdbext.wording import only_ascii, unicode_text
@@ -65,7 +65,7 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
         if output.writing:
             raise
         full = GdbFailedError(f"no room to work in: {error}", _ROOM)
-        return output.fail(options, full), False
+        return output.fail(options, find_limit(error) or full), False
     except KeyboardInterrupt:
         if output.writing:
             tell(f"gdbext: {options.name}: stopped while the answer was written: it may be cut short")

@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from typing import IO, Iterator, NamedTuple, Optional, cast
 
 from gdbext.cli.children import await_end, started
-from gdbext.errors import BadCoreError, TooLargeError
+from gdbext.errors import BadCoreError, GdbextError, TooLargeError
 from gdbext.files import private
 from gdbext.starting.corefile import open_binary
-from gdbext.starting.failures import GdbFailedError, TimeOutError
+from gdbext.starting.failures import GdbFailedError, TimeOutError, find_limit
 from gdbext.wording import size_text
 
 _STEP = 1 << 20
 _HOLE = 4096
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS = bytes(_HOLE)
 
 
@@ -84,7 +84,9 @@ def unpack(
     os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
-def _not_unpacked(path: str, place: str, error: OSError) -> GdbFailedError:
+def _not_unpacked(path: str, place: str, error: OSError) -> GdbextError:
+    if (limit := find_limit(error)) is not None:
+        return limit
     reason = error.strerror or str(error)
     if error.errno not in _FULL:
         return GdbFailedError(f"cannot unpack {path}: {reason}")

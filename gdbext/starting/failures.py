@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gdbext.errors import GdbextError
+import errno
+from typing import Optional
+
+from gdbext.errors import GdbextError, out_of_memory
+
+_FILES = "too many open files"
+_LIMITS = {
+    errno.EMFILE: (_FILES, "raise ulimit -n"),
+    errno.ENFILE: (_FILES, "fs.file-max bounds those of the machine"),
+    errno.EAGAIN: ("no more processes", "ulimit -u or the cgroup's pids.max bounds it"),
+    errno.EFBIG: ("a file would be too large", "ulimit -f bounds the size of files; raise it"),
+}
 
 
 class GdbFailedError(GdbextError):
@@ -33,3 +44,17 @@ class InternalError(GdbextError):
     """gdbext itself failed inside gdb; the traceback is on standard error."""
 
     kind = "internal"
+
+
+def find_limit(error: OSError) -> Optional[GdbextError]:
+    """Return which limit of the machine or the user's an error is of, in the user's words, or None."""
+    if error.errno == errno.ENOMEM:
+        return out_of_memory()
+    return GdbFailedError(*_LIMITS[error.errno]) if error.errno in _LIMITS else None
+
+
+def not_run(program: str, error: OSError) -> GdbextError:
+    """Return why gdb could not be started."""
+    absent = error.errno == errno.ENOENT
+    hint = "install gdb, or name one with --gdb" if absent else "another is named with --gdb"
+    return find_limit(error) or GdbFailedError(f"cannot run {program}: {error.strerror}", hint)

@@ -23,6 +23,7 @@ from gdbext.grammar.exchange import Question, answer_path, open_answer, read_que
 from gdbext.render import printing
 from gdbext.report import Report, Rows, rendered, rows_of
 from gdbext.starting import dependencies
+from gdbext.starting.failures import find_limit
 from gdbext.starting.parent import end_with_parent
 
 KEPT = 10_000  # rows of each table
@@ -134,7 +135,8 @@ def _written(write: Callable[[], object]) -> None:
     try:
         write()
     except OSError as error:
-        raise GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it") from None
+        full = GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
+        raise find_limit(error) or full from None
 
 
 def _prepare(spec: Any, live: bool) -> None:

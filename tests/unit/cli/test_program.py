@@ -794,6 +794,37 @@ def test_no_room_to_work_in(monkeypatch, capsys):
     assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"
 
 
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        (errno.EMFILE, "too many open files; raise ulimit -n"),
+        (errno.EAGAIN, "no more processes; ulimit -u or the cgroup's pids.max bounds it"),
+        (errno.EFBIG, "a file would be too large; ulimit -f bounds the size of files; raise it"),
+        (errno.ENOMEM, "there is not enough memory for an answer; the machine, a cgroup or ulimit -v bounds it"),
+    ],
+)
+def test_limits_are_neither_a_full_folder_nor_a_missing_gdb(program, monkeypatch, capsys, number, line):
+    from gdbext.cli import children
+    from gdbext.cli.program import main
+    from gdbext.starting import lockedfolder
+
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(children.subprocess, "Popen", refuse)
+        assert main(["triage", str(program.core)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"gdbext: triage: {line}"
+    monkeypatch.setattr(lockedfolder.tempfile, "mkdtemp", refuse)
+    assert main(["triage", str(program.core)]) == 2
+    assert capsys.readouterr().err == f"gdbext: triage: {line}\n"
+
+
+def test_a_gdb_that_is_no_program_is_not_to_be_installed(program):
+    error = program.fails("triage", "--core", program.core, "--gdb", program.core, gdb=False)
+    assert error["hint"] == "another is named with --gdb"
+
+
 def test_what_nobody_has_thought_of_is_no_finding(monkeypatch, capsys):
     """Python's own exit status for it would be that of findings."""
     from gdbext.cli import program
