@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+_NO_MEMORY = ("failed to map segment from shared object", "cannot allocate memory", "virtual memory exhausted")
+
 
 class GdbextError(Exception):
     """A fault of the user's input or of the target, never of gdbext.
@@ -53,6 +55,11 @@ class TooLargeError(GdbextError):
 def out_of_memory() -> TooLargeError:
     """Return what Python's MemoryError is to the user."""
     return TooLargeError("there is not enough memory for an answer", "the machine, a cgroup or ulimit -v bounds it")
+
+
+def is_memory_short(text: str) -> bool:
+    """Whether what a program says as it ends is that the kernel gave it no memory: the loader has no MemoryError."""
+    return any(said in text.lower() for said in _NO_MEMORY)
 
 
 class DebuggerError(GdbextError):

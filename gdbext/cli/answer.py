@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from gdbext.cli.gdbrun import GdbOutcome
 from gdbext.cli.options import Options
-from gdbext.errors import BadCoreError, GdbextError, NoTargetError
+from gdbext.errors import BadCoreError, GdbextError, NoTargetError, is_memory_short, out_of_memory
 from gdbext.starting.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
 from gdbext.starting.process import not_attached
 
@@ -22,6 +22,8 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
     known = _find_explained((*_REFUSALS, *_EXPLAINED), options, outcome.diagnostics)
     if known is not None:
         return known
+    if any(map(is_memory_short, outcome.diagnostics)):
+        return out_of_memory()
     if outcome.status == -signal.SIGALRM and options.pid is not None:
         return not_attached(options.pid)
     if outcome.status < 0:

@@ -20,7 +20,7 @@ import sys
 from contextlib import contextmanager
 from typing import Iterator, Optional, Sequence
 
-from gdbext.errors import MissingDependencyError
+from gdbext.errors import MissingDependencyError, is_memory_short, out_of_memory
 
 FLOORS = {"numpy": (1, 19), "tabulate": (0, 8, 9), "tomli": (1, 1)}  # those of requirements/gdb.txt
 NEEDED = tuple(FLOORS)
@@ -52,6 +52,7 @@ def load(*names: str) -> None:
 
     :param names: of :data:`NEEDED`; none means numpy, which nothing can do without.
     :raises MissingDependencyError: when one of them is absent, broken or too old.
+    :raises TooLargeError: when there is no memory for it.
     """
     names = names or NEEDED[:1]
     wanted = [name for name in names if sys.modules.get(name) is None]
@@ -67,6 +68,8 @@ def _import(wanted: Sequence[str]) -> None:
             try:
                 importlib.import_module(name)
             except ImportError as error:
+                if is_memory_short(_reason_of(error)):
+                    raise out_of_memory() from None
                 raise _missing(_unavailable() or [name], _reason_of(error)) from None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gdbext.errors import MissingDependencyError
+from gdbext.errors import MissingDependencyError, TooLargeError
 from gdbext.starting import dependencies, gdbjob
 from gdbext.starting.dependencies import HANDED_ON
 
@@ -158,3 +158,11 @@ def test_a_package_that_is_too_old_is_none(place, monkeypatch):
 def test_the_floors_are_those_of_the_requirements():
     lines = (Path(__file__).resolve().parents[3] / "requirements" / "gdb.txt").read_text().split()
     assert lines == [f"{name}>={'.'.join(map(str, floor))}" for name, floor in dependencies.FLOORS.items()]
+
+
+def test_no_memory_for_a_package_is_not_a_missing_one(place):
+    fill(place)
+    reason = "libopenblas.so: failed to map segment from shared object"
+    (place / "numpy" / "__init__.py").write_text(f"raise ImportError({reason!r})")
+    with pytest.raises(TooLargeError, match="not enough memory for an answer; the machine, a cgroup or ulimit -v"):
+        dependencies.load("numpy")

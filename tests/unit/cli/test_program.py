@@ -481,6 +481,11 @@ def test_no_such_gdb(program):
         ("Python scripting is not supported in this copy of GDB.\n", "gdb-failed", "{gdb} has no Python"),
         ("Traceback (most recent call last):\nKeyError: 1\n", "internal", "gdbext failed inside gdb"),
         ("gdbext: gdb's Python is older than 3.9; use\n", "gdb-failed", "the Python of {gdb} is older than 3.9"),
+        (
+            "gdb: error while loading shared libraries: libm.so.6: failed to map segment from shared object\n",
+            "too-large",
+            "there is not enough memory for an answer",
+        ),
         ("something odd\n", "gdb-failed", "gdb gave no answer: something odd"),
         ("", "gdb-failed", "gdb gave no answer: it ended with status 0"),
     ],
