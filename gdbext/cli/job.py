@@ -12,7 +12,7 @@ from gdbext.cli.streams import tell
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
 from gdbext.memory.elf.corefacts import CoreFacts
-from gdbext.starting.corefile import read_core
+from gdbext.starting.corefile import read_core, reading
 from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
 from gdbext.starting.gdbjob import GdbJob, has_packages
 from gdbext.starting.process import check_process
@@ -31,8 +31,9 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
         check_process(options.pid)
         exe = exe or find_running(options.pid)
     if options.core is not None and options.needs_target:
-        core = _unpacked(options.core, folder, deadline, options.max_unpacked)
-        facts = _read_facts(options, core)
+        with reading(options.core):
+            core = _unpacked(options.core, folder, deadline, options.max_unpacked)
+            facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
     alone = _is_alone(options, exe, facts)
     job = GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped, alone)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import BinaryIO, Optional
+from contextlib import contextmanager
+from typing import BinaryIO, Iterator, Optional
 
 from gdbext.errors import BadCoreError
 from gdbext.memory.elf.corefacts import CoreFacts, read_facts
 from gdbext.memory.elf.elffile import ET_CORE, MAGIC, find_file_build_id, find_header
 from gdbext.memory.hostfiles import open_unless_special
-from gdbext.starting.failures import NoPermissionError
+from gdbext.starting.failures import NoPermissionError, find_limit
+
+_COPY = "copy what can be read, and examine the copy"
 
 
 def read_core(path: str) -> CoreFacts:
@@ -46,7 +49,7 @@ def read_build_id(path: str) -> Optional[str]:
     :raises BadCoreError: when there is no such file, or it is not an ELF file.
     :raises NoPermissionError: when it may not be read.
     """
-    with open_binary(path) as file:
+    with reading(path), open_binary(path) as file:
         if find_header(file.read(64)) is None:
             raise BadCoreError(f"{path} is not an ELF file")
 
@@ -54,6 +57,20 @@ def read_build_id(path: str) -> Optional[str]:
             return os.pread(file.fileno(), size, offset) if offset < 1 << 62 else b""
 
         return find_file_build_id(read)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Have what the kernel says of a file that cannot be read be said of it, and not of the work folder.
+
+    :raises BadCoreError: when it cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if (limit := find_limit(error)) is not None:
+            raise limit from None
+        raise BadCoreError(f"cannot read {path}: {error.strerror}", _COPY) from None
 
 
 def open_binary(path: str) -> BinaryIO:

@@ -799,6 +799,23 @@ def test_no_room_to_work_in(monkeypatch, capsys):
     assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"
 
 
+@pytest.mark.parametrize("how", ["plain", "facts"])
+def test_a_core_that_cannot_be_read_is_no_full_folder(program, monkeypatch, capsys, how):
+    from gdbext.cli import job
+    from gdbext.cli.program import main
+
+    def refuse(*_):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    core, reason = "/proc/self/mem", "Input/output error"
+    if how == "facts":
+        core, reason = program.core, "Stale file handle"
+        monkeypatch.setattr(job, "read_core", refuse)
+    assert main(["triage", str(core)]) == 2
+    line = f"cannot read {core}: {reason}; copy what can be read, and examine the copy"
+    assert capsys.readouterr().err == f"gdbext: triage: {line}\n"
+
+
 @pytest.mark.parametrize(
     ("number", "line"),
     [
