@@ -131,6 +131,28 @@ def parse(words: Sequence[str]) -> Options:
     return _checked(_with_cores(_options(spec.name, spec, parsed)))
 
 
+def leave_deleted_directory(options: Options) -> None:
+    """Have a current directory that exists: gdb starts in no other.
+
+    :raises UsageError: when the user names a file in one that does not.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        if any(name and not os.path.isabs(name) for name in _find_named(options)):
+            raise _without_directory() from None
+        os.chdir(os.sep)
+
+
+def _find_named(options: Options) -> Iterator[str]:
+    """Iterate over the files that a line names and that are opened by these names."""
+    yield from filter(None, [options.json, options.gdb if os.sep in options.gdb else None])
+    arguments = options.arguments
+    yield from _texts([value for name, value in arguments.given.items() if arguments.options[name].names in _FILES])
+    if options.spec is not None and options.spec.own and options.spec.names == "file":
+        yield from (word for word in arguments.words if not word.isdigit())
+
+
 def _names_target(found: _Found) -> bool:
     """Whether a line names a core or a process, and no command."""
     options = {part(word, SHELL_OPTIONS)[0] for word in found.rest}
@@ -334,8 +356,15 @@ def _text(name: str, value: str) -> str:
     return value
 
 
+def _without_directory() -> UsageError:
+    return UsageError("the current directory no longer exists", "cd elsewhere")
+
+
 def _path(name: str, value: str) -> str:
-    return os.path.abspath(_text(name, value))
+    try:
+        return os.path.abspath(_text(name, value))
+    except FileNotFoundError:
+        raise _without_directory() from None
 
 
 def _paths(name: str, values: Sequence[str]) -> Sequence[str]:
@@ -343,9 +372,10 @@ def _paths(name: str, values: Sequence[str]) -> Sequence[str]:
 
 
 def _folder(name: str, value: str) -> str:
+    path = _path(name, value)
     if not os.path.isdir(value):
         raise UsageError(f"{name}: {value} is not a directory")
-    return _path(name, value)
+    return path
 
 
 def _pid(name: str, values: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Optional, Sequence
 
 from gdbext.cli import ending
 from gdbext.cli.help import help_text
-from gdbext.cli.options import Options, outline, parse
+from gdbext.cli.options import Options, leave_deleted_directory, outline, parse
 from gdbext.cli.output import Output
 from gdbext.cli.streams import UnwritableError, drop, open_standard, put, tell, tell_traceback
 from gdbext.errors import GdbextError, out_of_memory
@@ -52,6 +52,7 @@ def _run(words: Sequence[str]) -> int:
     options = outline(words)
     try:
         options = parse(words)
+        leave_deleted_directory(options)
         return _answer(options)
     except GdbextError as error:
         return Output(options).fail(options, error)

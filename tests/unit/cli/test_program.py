@@ -799,6 +799,40 @@ def test_no_room_to_work_in(monkeypatch, capsys):
     assert document["error"]["message"] == "no room to work in: [Errno 28] No space left on device"
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--version", ""),
+        ("triage {core} --gdb /no/gdb", "cannot run /no/gdb: No such file or directory"),
+        ("triage {core} --gdb {gdb}", ""),  # which answers in an existing one only
+        ("triage -c core", "the current directory no longer exists; cd elsewhere"),
+        ("triage {core} --exe p", "the current directory no longer exists; cd elsewhere"),
+        ("triage {core} --sysroot s", "the current directory no longer exists; cd elsewhere"),
+        ("triage {core} --gdb bin/gdb", "the current directory no longer exists; cd elsewhere"),
+        ("triage {core} --json=x", "the current directory no longer exists; cd elsewhere"),
+        ("lockwait {core} --dot x.svg", "the current directory no longer exists; cd elsewhere"),
+        ("open core", "the current directory no longer exists; cd elsewhere"),
+    ],
+)
+def test_a_current_directory_that_was_deleted(program, words, line):
+    gdb = program.folder / "gdb"
+    gdb.write_text('#!/bin/sh\n[ "$(readlink /proc/$$/cwd)" = / ] && exec "' + str(program.gdb) + '" "$@"\n')
+    gdb.chmod(0o755)
+    plan = program.folder / "plan.json"
+    plan.write_text(json.dumps({"answers": {"text": "text\n"}, "trailer": trailer()}))
+    gone = program.folder / "gone"
+    gone.mkdir()
+    run = "import os, sys; os.rmdir(os.getcwd()); from gdbext.cli.program import main; sys.exit(main(sys.argv[1:]))"
+    ours = {"PYTHONPATH": str(ROOT), "FAKE_GDB": str(plan), "TMPDIR": str(program.temporary)}
+    done = subprocess.run(
+        [sys.executable, "-c", run, *words.format(core=program.core, gdb=gdb).split()],
+        env={**os.environ, **ours}, cwd=gone, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert line in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == (2 if line else 0), done.stderr
+    assert not line or done.stderr.splitlines()[-1].startswith("gdbext: ")
+
+
 @pytest.mark.parametrize("how", ["plain", "facts"])
 def test_a_core_that_cannot_be_read_is_no_full_folder(program, monkeypatch, capsys, how):
     from gdbext.cli import job
