@@ -81,6 +81,7 @@ _REFUSALS = (
     ),
 )
 _EXPLAINED = (
+    (r"Too many open files", lambda options: GdbFailedError("too many open files", "raise ulimit -n")),
     (
         r"Python scripting is not supported",
         lambda options: GdbFailedError(f"{options.gdb} has no Python", "name another gdb with --gdb"),

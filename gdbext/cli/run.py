@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sys
 import time
@@ -36,6 +37,8 @@ _WORST = (Status.FAILED, Status.FINDINGS, Status.PARTIAL, Status.CLEAN)
 
 def answer_all(options: Options) -> int:
     """Answer a command, for several cores one after the other; return the exit status, of several the worst."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # gdb's too
     output = Output(options)
     if len(options.cores) < 2:
         return _answer(options, output)[0]

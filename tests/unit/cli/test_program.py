@@ -486,6 +486,8 @@ def test_no_such_gdb(program):
             "too-large",
             "there is not enough memory for an answer",
         ),
+        ("Traceback (most recent call last):\nOSError: [Errno 24] Too many open files\n", "gdb-failed",
+         "too many open files"),
         ("something odd\n", "gdb-failed", "gdb gave no answer: something odd"),
         ("", "gdb-failed", "gdb gave no answer: it ended with status 0"),
     ],
@@ -874,6 +876,15 @@ def test_limits_are_neither_a_full_folder_nor_a_missing_gdb(program, monkeypatch
     monkeypatch.setattr(lockedfolder.tempfile, "mkdtemp", refuse)
     assert main(["triage", str(program.core)]) == 2
     assert capsys.readouterr().err == f"gdbext: triage: {line}\n"
+
+
+def test_files_may_be_open_as_many_as_the_hard_limit_allows(program):
+    run = (
+        "import resource as r, sys; most = r.getrlimit(r.RLIMIT_NOFILE)[1]; r.setrlimit(r.RLIMIT_NOFILE, (20, most))\n"
+        "from gdbext.cli.program import main; main(sys.argv[1:])\n"
+        "assert r.getrlimit(r.RLIMIT_NOFILE) == (most, most)"
+    )
+    subprocess.run([sys.executable, "-c", run, "triage", str(program.core), "--gdb=/no/gdb"], cwd=ROOT, check=True)
 
 
 def test_a_gdb_that_is_no_program_is_not_to_be_installed(program):
