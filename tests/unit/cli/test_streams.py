@@ -158,12 +158,13 @@ def test_a_core_may_be_called_anything(program, exe, name):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         file.write(program.core.read_bytes())
-    lines = (["triage", name], [name], ["--core", name, "rss"], [name, "core"], ["triage", name, b"--json=" + name])
+    saved = b"--json=" + name + b".json"
+    lines = (["triage", name], [name], ["--core", name, "rss"], [name, "core"], ["triage", name, saved])
     for words in lines:
         status, out, err = run(program, "", *words)
         assert (status, err) == (0, b"")
         check_printable(out)
-    with open(path, "rb") as file:  # the last was --json
+    with open(path + b".json", "rb") as file:
         assert file.read().decode() == envelope()
 
 
