@@ -73,7 +73,15 @@ def notes(data):
             at = start + (length + 3 & ~3)
 
 
-@pytest.mark.parametrize("on, ids", [*((KERNEL, ids) for ids in IDS), (GCORE, "same"), (GCORE, "none")], ids=str)
+@pytest.mark.parametrize(
+    "on, ids",
+    [
+        (KERNEL, "same"), (GCORE, "none"),
+        *(pytest.param(KERNEL, ids, marks=pytest.mark.full) for ids in IDS if ids != "same"),
+        pytest.param(GCORE, "same", marks=pytest.mark.full),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_every_command_answers(damaged, on, ids):
     here = damaged(on, "arena_proliferation", IDS[ids])
     commands = (*ALL, "lockwait", "blocks leaks", "blocks types", "blocks retained")
