@@ -299,21 +299,10 @@ def test_an_answer_that_stands_in_a_file_stays_there(program):
     assert {one.name for one in program.folder.iterdir() if "part" in one.name} == set()
 
 
-def test_a_gdb_for_a_person_ends_with_us(program):
+@pytest.mark.parametrize("heeds", ["", "trap '' TERM\n"], ids=["heeds", "heeds nothing"])
+def test_a_gdb_for_a_person_ends_with_us(program, heeds):
     noted = program.folder / "gdb"
-    program.gdb.write_text(f"#!/bin/sh\necho $$ > {noted}\nexec sleep 60\n")
-    (program.folder / "core.gz").write_bytes(gzip.compress(program.core.read_bytes()))
-    process = program.start("open", program.folder / "core.gz")
-    wait_until(lambda: noted.exists() and noted.read_text(), "gdb runs")
-    process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGHUP and not list(program.temporary.iterdir())
-    wait_until(lambda: gone(noted.read_text().strip()), "gdb ends", 10)
-
-
-def test_a_gdb_for_a_person_that_heeds_nothing_is_killed(program):
-    noted = program.folder / "gdb"
-    program.gdb.write_text(f"#!/bin/sh\ntrap '' TERM\necho $$ > {noted}\nexec sleep 60\n")
+    program.gdb.write_text(f"#!/bin/sh\n{heeds}echo $$ > {noted}\nexec sleep 60\n")
     (program.folder / "core.gz").write_bytes(gzip.compress(program.core.read_bytes()))
     process = program.start("open", program.folder / "core.gz")
     wait_until(lambda: noted.exists() and noted.read_text(), "gdb runs")
