@@ -93,6 +93,7 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
+    license="MIT",  # in pyproject.toml a table is deprecated, and setuptools before 77 knows nothing else
     distclass=WithKernels,
     cmdclass={"build_py": BuildWithKernels, "bdist_wheel": PlatformWheel},
     packages=find_packages(include=["gdbext", "gdbext.*"]) + list(mounted_packages()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -22,6 +23,10 @@ if str(CHECKOUT) not in sys.path:
 
 from gdbext.render import style  # noqa: E402
 from tests.support import examples, timings  # noqa: E402
+
+# With PYTHONWARNINGS=error: gdb's own modules and the distribution's printers of libstdc++ warn.
+if "PYTHONWARNINGS" in os.environ:
+    os.environ["PYTHONWARNINGS"] += ",ignore::ImportWarning,ignore:invalid escape sequence:DeprecationWarning"
 
 style.only_ascii = lambda: False  # pages that are compared here have all characters, whatever the locale
 

@@ -24,6 +24,7 @@ from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import MATRIX, Unavailable
+IN_UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
 
 LOADED = f"gdb.execute('source {CHECKOUT / 'gdbext' / 'load.py'}')"
 SYSTEM = Board("core", "debug", "system")
@@ -68,10 +69,10 @@ def test_figures_are_those_of_gdb(staged, glibc, program):
 def test_in_gdb_it_has_what_gdb_knows(staged, tmp_path):
     here = staged("hash_tables", "--entries", "1500", "--bins", "64")
     answer = tmp_path / "answer.json"
-    said = f"open({str(answer)!r}, 'w').write(session.triage().to_json())"
+    said = f"pathlib.Path({str(answer)!r}).write_text(session.triage().to_json())"
     first = "next(iter(session.blocks(where='state == in-use'))).address"
     shown = f"print(session.run('blocks at ' + hex({first})))"
-    output = here.text(f"python import gdbext; session = gdbext.current(); {said}; {shown}", "set gx safe on")
+    output = here.text(f"python import gdbext, pathlib; session = gdbext.current(); {said}; {shown}", "set gx safe on")
     (theirs,) = ask(here, "triage")
     ours = json.loads(answer.read_text())
     assert ours["data"] == theirs["data"] and ours["status"] == theirs["status"] == 1
@@ -105,7 +106,8 @@ print('SAID', 'glibc arenas' if 'arenas' in gdb.execute('glibc arenas', to_strin
 
 def test_a_plain_python_prints_the_page(staged):
     code = f"import gdbext; print(gdbext.open_core({str(staged('leaks').core)!r}).triage())"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=CHECKOUT, env=IN_UTF8, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("leaks · pid ") and "glibc in use" in ran.stdout and ran.stderr == ""
     lazy = "import sys, gdbext; assert not {'numpy', 'gdb', 'gdbext.session'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", lazy], cwd=CHECKOUT, check=True)
@@ -343,7 +345,7 @@ def require(*modules):
 
 def run_example(number, here, folder):
     (folder / "core").symlink_to(here.core)
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    environment = {**IN_UTF8, "PYTHONPATH": str(CHECKOUT)}
     command = [sys.executable, "-c", examples()[number]]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
 

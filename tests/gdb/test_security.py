@@ -105,6 +105,7 @@ def test_no_server_is_asked_for_debug_info(place):
     line = [gdbrun.gdb_program(), "-nx", "-batch", "-iex", "set debuginfod enabled on", "program", "core"]
     twin = run(line, cwd=place, env=environment)
     server.shutdown()
+    server.server_close()
     assert asked or "debuginfod" in twin.stdout + twin.stderr  # a gdb without debuginfod says so
 
 

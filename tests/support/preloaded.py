@@ -39,7 +39,8 @@ def run_gdb(
         return gdbrun.run_gdb(arguments, timeout, cwd)
     late, output = _preloaded().run([*(INDEXED if indexed else ()), *commands], timeout, cwd)
     if late:
-        _preloaded.cache_clear()  # it still waits for the copy
+        _preloaded().close()  # it still waits for the copy
+        _preloaded.cache_clear()
     assert not late, f"gdb did not end in {timeout} s\n{output}"
     return output
 
@@ -91,6 +92,12 @@ class Preloaded:
             self._channel.sendall(json.dumps(question).encode() + b"\n")
             late = self._outlasts(int(self._lines.readline()), timeout)
             return late, gdbrun.Output(gdbrun.content(out), gdbrun.content(err))
+
+    def close(self) -> None:
+        """End this gdb."""
+        gdbrun.kill_group(self._process)
+        self._lines.close()
+        self._channel.close()
 
     def _outlasts(self, pid: int, timeout: float) -> bool:
         self._channel.settimeout(timeout)

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -50,8 +49,7 @@ def main():
         asked = {"arguments": arguments, "environment": dict(os.environ), "question": question}
         write(PLAN["log"], json.dumps(asked))
     if "child" in PLAN:
-        child = subprocess.Popen(["sleep", "60"])
-        write(PLAN["child"], str(child.pid))
+        write(PLAN["child"], str(os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "60")))
     core = next((word[len("-core=") :] for word in arguments if word.startswith("-core=")), "")
     sys.stderr.write(PLAN.get("stderr", "").replace("{core}", core))
     sys.stderr.flush()
