@@ -24,6 +24,7 @@ from tests.support.nmsymbols import target_of
 OVERSIZE = f"{STALL},oversize_threshold:0"
 STALLING = [("5.1.0", STALL), ("5.2.1", STALL), ("5.2.1", OVERSIZE)]
 STILL = [("5.3.0", STALL), ("5.3.1", STALL)]
+ENDS = [VERSIONS[0], *(pytest.param(one, marks=pytest.mark.full) for one in VERSIONS[1:-1]), VERSIONS[-1]]
 
 _IN_GDB = """
 import json, sys
@@ -215,7 +216,7 @@ def test_a_living_process_has_a_clock(jestages, version, symbols):
     assert cannot == {str(tid) for tid in here.je.tids_with("free-first")}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ENDS)
 def test_idle_healthy_processes_are_silent(jestages, version):
     here = jestages(JeBoard("attach", "debug", version), "jemalloc_stalled", "--healthy", conf=STALL)
     told = read_in_gdb(here)
@@ -247,7 +248,7 @@ def test_what_the_curve_allows_is_what_jemalloc_noted(jestages, version):
         assert kind.allowed_npages == max(kind.state.npages_limit, kind.npages)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ENDS)
 def test_deadlines_are_those_that_jemalloc_draws(jestages, version):
     here = jestages(JeBoard("core", "debug", version), "jemalloc_stalled", "--healthy", conf=STALL)
     for arena in read(here).arenas:
@@ -260,7 +261,7 @@ def test_deadlines_are_those_that_jemalloc_draws(jestages, version):
 # -- empty slabs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ENDS)
 def test_slabs_that_stay_for_little_are_told(jestages, version):
     here = jestages(JeBoard("core", "debug", version), "jemalloc_holes")
     (finding,) = worth_telling(read(here))
@@ -273,7 +274,7 @@ def test_slabs_that_stay_for_little_are_told(jestages, version):
     assert said and abs(float(said[1]) - 100 * details["live"] / details["count"]) < 0.1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ENDS)
 @pytest.mark.parametrize("program", ["jemalloc_holes --healthy", "jemalloc_small", "jemalloc_zoo"])
 def test_healthy_slabs_are_silent(jestages, version, program):
     here = jestages(JeBoard("core", "debug", version), *program.split())
