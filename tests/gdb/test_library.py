@@ -24,6 +24,7 @@ from tests.gdb.answers import ask
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import MATRIX, Unavailable
+
 IN_UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
 
 LOADED = f"gdb.execute('source {CHECKOUT / 'gdbext' / 'load.py'}')"
