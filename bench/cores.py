@@ -20,8 +20,7 @@ def dumped(
 
     :raises SystemExit: when the kernel writes no core into the working folder.
     """
-    program = folder / source.stem
-    subprocess.run(["gcc", "-O1", "-g", *flags, "-o", program, source], check=True)
+    program = compiled(source, folder / source.stem, flags)
     environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
     words = [str(program), *arguments]
     subprocess.run(
@@ -31,6 +30,12 @@ def dumped(
     if not cores:
         raise SystemExit("bench/run: no core in the working folder; set kernel.core_pattern to `core`")
     return program, cores[0]
+
+
+def compiled(source: Path, program: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile a program and return it."""
+    subprocess.run(["gcc", "-O1", "-g", *flags, "-o", program, source], check=True)
+    return program
 
 
 def _unlimited() -> None:

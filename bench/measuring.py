@@ -70,6 +70,7 @@ def with_small(job: Job) -> tuple[Job, Job]:
 
 
 START = Job("gdb start only", ("print 1",))
+FLOOR = Job("the core read once", program=("{program.parent}/floor", "{core}"))
 OUR_START = Job("gdbext start only", (f"source {LOAD}", "gx commands --json=commands.json"))
 
 
@@ -148,6 +149,7 @@ class Row:
     :param beyond_start: the same with the starts of both subtracted; None where there is no start, or nothing is left.
     :param beyond_fixed: the same with that subtracted from both which the same job takes without data.
     :param status: with which it ended, of all runs the worst; negative for one that was ended.
+    :param starts: CPU time of each round in that of gdb's start in the same round; empty where gdb was not started.
     """
 
     name: str
@@ -159,6 +161,7 @@ class Row:
     beyond_start: Optional[float]
     status: int = 0
     beyond_fixed: Optional[float] = None
+    starts: Sequence[float] = ()
 
 
 def compare(jobs: Sequence[Job], repeat: int, program: Path, core: Path) -> list[Row]:
@@ -177,7 +180,8 @@ def _row(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Row:
     faster = statistics.median(each[baseline.name].wall / each[job.name].wall for each in rounds)
     beyond_start = _beyond(job, baseline, rounds, job.start, baseline.start or START.name)
     beyond_fixed = _beyond(job, baseline, rounds, job.fixed, baseline.fixed)
-    return Row(job.name, *middle, faster, beyond_start, status, beyond_fixed)
+    starts = [each[job.name].cpu / each[START.name].cpu for each in rounds if START.name in each]
+    return Row(job.name, *middle, faster, beyond_start, status, beyond_fixed, starts)
 
 
 def _beyond(
