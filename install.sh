@@ -511,7 +511,15 @@ run_checks() {
     lay_out_package
     check_with mypy || status=1
     check_native || status=1
+    check_instructions || status=1
     return $status
+}
+
+check_instructions() {
+    local status=0
+    "$ROOT/.venv/bin/python" bench/instructions.py || status=$?
+    ((status == 0)) || say "$([[ $status == 2 ]] && echo 'no instructions were counted' || echo 'the engine got slower: this run fails')"
+    ((status == 0 || status == 2))
 }
 
 # The native kernels' own tests, and with the newer toolchains their style.
