@@ -45,6 +45,10 @@ _GRACE = 5.0  # seconds in which gdb lets go of its target and ends
 _PAUSE = 0.1
 # Before it reads symbols, which takes a while. Not between fork and exec: we may have other threads.
 _ENDING_WITH_US = ("-iex", f"python __import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {signal.SIGKILL:d})")
+_LEAVING_NO_CORE = (
+    "-iex",
+    "python import resource as r; r.setrlimit(r.RLIMIT_CORE, (0, r.getrlimit(r.RLIMIT_CORE)[1]))",
+)
 _SERVING = "__import__('gdbext.bridge.serving').bridge.serving.serve"
 
 Opened = Tuple[Target, DebugInfo, Callable[[], None]]
@@ -273,7 +277,7 @@ class _Link:
         try:
             program, *arguments = self._job.arguments(f"{_SERVING}({self._theirs.fileno()})")
             self._process = subprocess.Popen(
-                [program, *_ENDING_WITH_US, *arguments],
+                [program, *_ENDING_WITH_US, *_LEAVING_NO_CORE, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=err,

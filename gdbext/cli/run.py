@@ -39,6 +39,8 @@ def answer_all(options: Options) -> int:
     """Answer a command, for several cores one after the other; return the exit status, of several the worst."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # gdb's too
+    # A gdb that crashes would put its own core where we are: over the one that it was given, if both are named core.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     output = Output(options)
     if len(options.cores) < 2:
         return _answer(options, output)[0]

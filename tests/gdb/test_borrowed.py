@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -183,9 +184,19 @@ def test_a_gdb_that_reads_symbols_ends_with_us(staged, tmp_path):
     wait_until(lambda: not Path(f"/proc/{gdb}").exists(), "gdb ends", 10)
 
 
-def test_a_gdb_that_dies_is_one_error(staged):
+@pytest.fixture
+def dumping():
+    """We and what we start dump core."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def test_a_gdb_that_dies_is_one_error(staged, dumping):
     with opened(lambda: gdbext.open_core(staged("leaks").core, debugger="gdb")) as (session, gdb):
         assert session.heaps()
+        assert resource.prlimit(gdb, resource.RLIMIT_CORE)[0] == 0  # its core could be written over the one it has
         os.kill(gdb, signal.SIGKILL)
         for line in ("blocks types", "triage"):
             with pytest.raises(DebuggerError, match=r"the borrowed gdb has ended \(status -9\)"):

@@ -887,6 +887,13 @@ def test_files_may_be_open_as_many_as_the_hard_limit_allows(program):
     subprocess.run([sys.executable, "-c", run, "triage", str(program.core), "--gdb=/no/gdb"], cwd=ROOT, check=True)
 
 
+def test_a_gdb_that_crashes_writes_no_core_over_the_one_it_was_given(program):
+    noted = program.folder / "limit"
+    program.gdb.write_text(f"#!/bin/sh\nulimit -c > {noted}\n")
+    run = ["bash", "-c", 'ulimit -S -c "$(ulimit -H -c)"; exec "$0" -m gdbext.cli "$@"', sys.executable]
+    subprocess.run([*run, "triage", str(program.core), "--gdb", str(program.gdb)], cwd=ROOT, check=False)
+    assert noted.read_text() == "0\n"
+
 def test_a_gdb_that_is_no_program_is_not_to_be_installed(program):
     error = program.fails("triage", "--core", program.core, "--gdb", program.core, gdb=False)
     assert error["hint"] == "another is named with --gdb"
