@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING, Optional, TextIO, Tuple
+from typing import TYPE_CHECKING, Mapping, Optional, TextIO, Tuple
 
 from gdbext import _mount
 from gdbext.bridge.stops.progress import TerminalProgress
@@ -27,16 +28,17 @@ if TYPE_CHECKING:  # numpy is not at hand yet
     from gdbext.target import Target
 
 
-def answer(package: str, folder: str, core: str) -> None:
+def answer(package: str, folder: str, core: str, settings: str) -> None:
     """Answer the question of a folder; the trailer comes last.
 
     :param package: folder of ``gdbext/__init__.py``.
     :param core: its file, unpacked; "" for none.
+    :param settings: that are not as they are by default, as JSON.
     """
     _mount.mount(package)
     dependencies.locate(package)
     question, report = read_question(folder), None
-    session = _open(core, question)
+    session = _open(core, question, default_settings(json.loads(settings)))
     with open_answer(folder, question) as stream:
         report, fault = _attempt(session, question, stream)
     if fault is not None:
@@ -45,7 +47,7 @@ def answer(package: str, folder: str, core: str) -> None:
     write_trailer(folder, printing.make_trailer(report, fault, os.path.getsize(answer_path(folder))))
 
 
-def _open(core: str, question: Question) -> Session:
+def _open(core: str, question: Question, settings: Mapping[str, int]) -> Session:
     def read() -> Target:
         if not core:
             raise NoTargetError("there is no process and no core")
@@ -55,7 +57,7 @@ def _open(core: str, question: Question) -> Session:
         return replace(target, identity=replace(target.identity, core=question.core))
 
     own = next(str(setting.default) for setting in SETTINGS if setting.name == "shapes-folder")
-    return Session(read, settings=default_settings({}), shapes_folder=own)
+    return Session(read, settings=settings, shapes_folder=own)
 
 
 def _attempt(

@@ -5,6 +5,7 @@ gdb runs in a session of its own, so that all of it can be ended; its exit statu
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -67,7 +68,8 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
 def command_line(job: GdbJob, folder: str) -> Sequence[str]:
     """Return what answers the question of a folder: gdb, or Python by itself."""
     if job.alone:  # in a process of its own, too: it may be ended at any moment
-        return [sys.executable, "-I", "-S", "-c", _ALONE, str(LOADER.parent), folder, job.core or ""]
+        opened = (folder, job.core or "", json.dumps(job.settings))
+        return [sys.executable, "-I", "-S", "-c", _ALONE, str(LOADER.parent), *opened]
     return job.arguments(f"{_ANSWERING}.answer({folder!r})")
 
 

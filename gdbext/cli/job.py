@@ -36,7 +36,7 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
             facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
     alone = _is_alone(options, exe, facts)
-    job = GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.swapped, alone)
+    job = GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.settings, alone)
     return job if alone else for_gdb(job, folder, facts)
 
 

@@ -52,6 +52,7 @@ class Options:
     :param interval: seconds between two looks.
     :param color: "auto", "always" or "never".
     :param max_unpacked: bytes, or None for what there is room for.
+    :param max_memory: bytes, or None likewise.
     :param help: whether help is asked for, of the command where one is named.
     """
 
@@ -71,6 +72,7 @@ class Options:
     color: str = "auto"
     swapped: bool = False
     max_unpacked: Optional[int] = None
+    max_memory: Optional[int] = None
     help: bool = False
     version: bool = False
 
@@ -78,6 +80,12 @@ class Options:
     def core(self) -> Optional[str]:
         """The core to examine, or None; the first of several."""
         return self.cores[0] if self.cores else None
+
+    @property
+    def settings(self) -> Mapping[str, int]:
+        """The settings that the line changes."""
+        given = {"swapped": int(self.swapped), "max-memory": self.max_memory or 0}
+        return {name: value for name, value in given.items() if value}
 
     @property
     def needs_target(self) -> bool:

@@ -168,6 +168,8 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("swapped", "flag", "also read what is swapped out of --pid, which brings it back into RAM"),
     Option("max-unpacked", "size", "how much a packed core may unpack to, besides zeros (default nine tenths of what "
            "is free in TMPDIR)", metavar="SIZE"),
+    Option("max-memory", "size", "how much memory of its own a search of blocks may take (default nine tenths of what "
+           "is free); beyond, it says what it needs and does not begin", metavar="SIZE"),
     Option("samples", "text", "lockwait with --pid: take N samples, and say what is stuck, what is slow, and what "
            "moves; the process goes on between", metavar="N"),
     Option("interval", "text", "seconds between two samples (default 1)", metavar="S"),
@@ -783,7 +785,7 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
 )
 
-_OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "help")
+_OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "max-memory", "help")
 
 OWN_COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
@@ -828,6 +830,7 @@ SETTINGS: Sequence[Setting] = (
     Setting("time-budget", 0, "seconds", "Seconds after which a command stops, not the same in each run; 0 is never"),
     Setting("function-seconds", 1, "seconds", "Seconds after which a $gx_ function stops counting; 0 is never"),
     Setting("copied-memory", 4 << 30, "size", "Bytes of a process copied to search for pointers; 0: any number"),
+    Setting("max-memory", 0, "size", "Bytes of our own that a search of blocks takes; 0: nine tenths of what is free"),
     Setting("swapped", 0, "flag", "Whether pages that are swapped out are read, which brings them back into RAM"),
     Setting("shapes-folder", "~/.config/gdbext/shapes", "text", "Folder of your own shapes, beside those of gdbext"),
     Setting("table-search-variables", 200_000, "count", "Variables that triage and lockwait examine for hash tables"),

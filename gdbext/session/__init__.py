@@ -189,7 +189,7 @@ class Session:
         :param reading: what counts as a pointer; the last that was asked for is kept.
         :param most_copied: bytes of a process's memory that may be copied; None is what the settings allow.
         :raises NoHeapError: when there is no heap.
-        :raises TooLargeError: when more would have to be copied.
+        :raises TooLargeError: when more would have to be copied, or there is not enough memory for it.
         """
         progress = progress or self.progress
         known = self._reach.get(reading)
@@ -197,7 +197,7 @@ class Session:
             from gdbext.analysis.reach.mark import read_reach
 
             most = self.settings.get("copied-memory", 0) if most_copied is None else most_copied
-            known = read_reach(self.target, self.heaps(), reading, progress, most)
+            known = read_reach(self.target, self.heaps(), reading, progress, most, self.settings.get("max-memory", 0))
             if known.marked.complete:
                 self._reach = {reading: known}
         known.progress = progress  # of this question, not of the one that asked first

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Iterator, Mapping, Optional, Sequence
 
@@ -60,7 +60,7 @@ _LAST_WORDS = re.compile(
 class GdbJob:
     """What gdb opens before it reads the question; to a process it attaches afterwards.
 
-    :param swapped: whether pages of a process that are swapped out are read.
+    :param settings: of gdbext, by name, that are not as they are by default.
     :param alone: whether gdb would add nothing to the answer: then Python makes it by itself.
     """
 
@@ -69,7 +69,7 @@ class GdbJob:
     exe: Optional[str] = None
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
-    swapped: bool = False
+    settings: Mapping[str, int] = field(default_factory=dict)
     alone: bool = False
 
     def arguments(self, call: str) -> list[str]:
@@ -98,7 +98,10 @@ class GdbJob:
         return [*line, *self._loading()]
 
     def _loading(self) -> list[str]:
-        return ["-ex", f"source {LOADER}", *(["-ex", "set gx swapped on"] if self.swapped else [])]
+        words = ["-ex", f"source {LOADER}"]
+        for name, value in self.settings.items():
+            words += ["-ex", f"set gx {name} {value}"]
+        return words
 
     def _settings(self) -> list[str]:
         return [

@@ -147,6 +147,7 @@ LEAST = (
     "set gx leak-search-blocks 1",
     "set gx leak-search-seconds 0",
     "set gx copied-memory 1",
+    "set gx max-memory 1",
 )
 
 

@@ -9,11 +9,38 @@ import numpy as np
 
 from gdbext.analysis.reach.headers import offsets_of
 from gdbext.analysis.reach.model import Marked, states_by_roots
+from gdbext.errors import TooLargeError
 from gdbext.heap.model import U8, U64, Heap, Mask
 from gdbext.kernels import NOT_REACHED, BlockIndex, Edges, PointerRules, block_edges, follow_words
 from gdbext.memory.intervals import I64
+from gdbext.memory.room import find_room
 from gdbext.progress import Progress
 from gdbext.target import Target
+from gdbext.wording import count_text, size_text
+
+# Bytes of our own that each block takes at the most, measured: bench/README.md, "Memory".
+MARKING = 40
+FINDING_EDGES = 60
+_WORTH_ASKING = 1 << 28
+
+
+def check_room(blocks: int, each: int, what: str, most: int) -> None:
+    """Check that there is memory for so many blocks.
+
+    :param each: bytes for a block.
+    :param what: takes it.
+    :param most: bytes that may be taken; 0 is nine tenths of what is free.
+    :raises TooLargeError: when more is needed.
+    """
+    needed, bound = blocks * each, f"the {size_text(most)} allowed"
+    if not most:
+        room = find_room() if needed > _WORTH_ASKING else None
+        most = room.bytes * 9 // 10 if room else needed
+        bound = f"{size_text(most)}, nine tenths of what is {room.why}" if room else ""
+    if needed > most:
+        taken = f"{what} among {count_text(blocks, 'block')} takes about {size_text(needed)} of memory"
+        hint = "--max-memory SIZE (in gdb set gx max-memory SIZE) allows more"
+        raise TooLargeError(f"{taken}, more than {bound}", hint)
 
 
 class Reach:
@@ -23,13 +50,20 @@ class Reach:
     """
 
     def __init__(
-        self, target: Target, heaps: Sequence[Heap], marked: Marked, rules: PointerRules, progress: Progress
+        self,
+        target: Target,
+        heaps: Sequence[Heap],
+        marked: Marked,
+        rules: PointerRules,
+        progress: Progress,
+        most: int = 0,
     ) -> None:
         self.target = target
         self.heaps = heaps
         self.marked = marked
         self.rules = rules
         self.progress = progress
+        self._most = most
 
     def __len__(self) -> int:
         return len(self.marked.blocks)
@@ -70,7 +104,11 @@ class Reach:
 
     @cached_property
     def edges(self) -> Edges:
-        """Which block points at which."""
+        """Which block points at which.
+
+        :raises TooLargeError: there is not enough memory for it.
+        """
+        check_room(len(self), FINDING_EDGES, "which block points at which", self._most)
         index = self.marked.blocks.index
         return block_edges(self.marked.spans, index, self.rules, np.ones(len(index), np.bool_))
 

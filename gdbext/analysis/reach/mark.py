@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.analysis.blocks.summary import require_heaps
 from gdbext.analysis.reach.code import scan_code
-from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.reach.graph import MARKING, Reach, check_room
 from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of, with_headers
 from gdbext.analysis.reach.model import (
     STACK,
@@ -47,14 +47,20 @@ _AT_ONCE = 1 << 28  # bytes of one span: what is not lent is copied
 
 
 def read_reach(
-    target: Target, heaps: Sequence[Heap], reading: Reading, progress: Progress, most_copied: int = 0
+    target: Target,
+    heaps: Sequence[Heap],
+    reading: Reading,
+    progress: Progress,
+    most_copied: int = 0,
+    most_taken: int = 0,
 ) -> Reach:
     """Return what can be reached from the roots of a target.
 
     :param reading: what counts as a pointer.
     :param most_copied: bytes of memory that may be copied; 0 is any number. A core that is mapped is not copied.
+    :param most_taken: bytes of our own memory that may be taken; 0 is nine tenths of what is free.
     :raises NoHeapError: when there is no heap.
-    :raises TooLargeError: when more would have to be copied.
+    :raises TooLargeError: when more would have to be copied, or taken.
     :raises KeyboardInterrupt: when stopped: half a marking would call leaked what is not.
     """
     require_heaps(heaps)
@@ -64,6 +70,7 @@ def read_reach(
     _check_unknown(target, most_copied)
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
+    check_room(sum(len(heap.blocks) for heap in heaps), MARKING, "following pointers", most_taken)
     blocks, problems = live_blocks(heaps)
     _check_bytes(copied_bytes(target, roots, blocks.index) if most_copied else 0, most_copied)
     hits, leads, unread = _hits(target, roots, blocks.index, rules)
@@ -77,7 +84,7 @@ def read_reach(
     if found:
         rules = with_headers(rules, found)
         marked = _marked_with_headers(marked, rules, found, leads)
-    return Reach(target, heaps, marked, rules, progress)
+    return Reach(target, heaps, marked, rules, progress, most_taken)
 
 
 def _marked_with_headers(marked: Marked, rules: PointerRules, found: Sequence[Header], leads: Leads) -> Marked:

@@ -106,11 +106,11 @@ def test_commands_that_need_a_target(words):
 def test_what_is_swapped_out_is_read_only_when_asked_for(given):
     asked = options.parse(["triage", "--pid", "7", *(["--swapped"] if given else [])])
     assert asked.swapped is given and asked.name == "triage"
-    line = GdbJob("gdb", swapped=asked.swapped).arguments("answer()")
-    assert ("set gx swapped on" in line) is given
+    line = GdbJob("gdb", settings=asked.settings).arguments("answer()")
+    assert ("set gx swapped 1" in line) is given
     if given:  # the setting comes with the pack, and must hold before the question
         loaded, asks = (next(at for at, word in enumerate(line) if start in word) for start in ("source ", "answer("))
-        assert loaded < line.index("set gx swapped on") < asks
+        assert loaded < line.index("set gx swapped 1") < asks
 
 
 def test_a_core_has_nothing_that_is_swapped_out():

@@ -373,7 +373,7 @@ def test_a_packed_core_is_opened_in_gdb(program, shown):
 def test_a_process_is_opened_in_gdb(shown, line):
     words = shown(*(word.format(pid=os.getpid()) for word in line))
     assert words[words.index("-p") + 1] == str(os.getpid()) and f"-se={os.path.realpath('/proc/self/exe')}" in words
-    assert (words[-1] == "set gx swapped on") is ("--swapped" in line)
+    assert (words[-1] == "set gx swapped 1") is ("--swapped" in line)
 
 
 @pytest.mark.parametrize(

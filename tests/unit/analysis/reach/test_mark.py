@@ -1,14 +1,18 @@
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gdbext.abi import I386, X86_64
+from gdbext.analysis.reach import graph
+from gdbext.analysis.reach.graph import MARKING
 from gdbext.analysis.reach.mark import live_blocks, read_reach
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.heap.model import State
 from gdbext.memory import Region
+from gdbext.memory.room import Room
 from gdbext.progress import SILENT
 from gdbext.report import Problem
 from tests.support.reachworld import DATA, HEAP, SIZE, STACK, ReachWorld
@@ -199,3 +203,29 @@ def test_a_heap_that_was_not_walked_to_its_end_is_not_marked():
     heap = replace(world.heap(), problems=[Problem("interrupted", None, "stopped")])
     with pytest.raises(KeyboardInterrupt):
         read_reach(world.target(), [heap], PLAIN, SILENT)
+
+
+def test_what_takes_more_memory_than_is_allowed_does_not_begin():
+    world = ReachWorld()
+    for at in range(1, 4):
+        world.block(HEAP + 0x100 * at)
+    target, heaps = world.target(), [world.heap()]
+    with pytest.raises(TooLargeError) as caught:
+        read_reach(target, heaps, PLAIN, SILENT, most_taken=100)
+    assert caught.value.message == (
+        f"following pointers among 3 blocks takes about {3 * MARKING} B of memory, more than the 100 B allowed"
+    )
+    reach = read_reach(target, heaps, PLAIN, SILENT, most_taken=3 * MARKING)
+    assert len(reach) == 3
+    with pytest.raises(TooLargeError, match="which block points at which among 3 blocks takes about"):
+        _ = reach.edges
+
+
+@pytest.mark.parametrize("left", [Room(40 << 10, "left by its cgroup"), None])
+def test_what_takes_more_than_there_is_does_not_begin(monkeypatch, left):
+    monkeypatch.setattr(graph, "find_room", lambda: left)
+    graph.check_room(6_000_000, 40, "following pointers", 0)  # not worth the question
+    graph.check_room(10_000_000, 40, "following pointers", 1 << 30)
+    said = "more than 36 KiB, nine tenths of what is left by its cgroup"
+    with nullcontext() if left is None else pytest.raises(TooLargeError, match=said):
+        graph.check_room(10_000_000, 40, "following pointers", 0)
