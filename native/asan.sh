@@ -29,7 +29,7 @@ names=(LD_PRELOAD ASAN_OPTIONS PYTHONMALLOC)
 # Write program $1, which runs the command that follows watched. One that has a preload of its own is a target.
 write_watched() {
     # shellcheck disable=SC2016 # the program itself expands it
-    printf '#!/bin/sh\nexec env LD_PRELOAD="${LD_PRELOAD:-%s:%s}" ASAN_OPTIONS=%q PYTHONMALLOC=malloc %s "$@"\n' \
+    printf '#!/bin/sh\nexec /usr/bin/env LD_PRELOAD="${LD_PRELOAD:-%s:%s}" ASAN_OPTIONS=%q PYTHONMALLOC=malloc %s "$@"\n' \
         "$runtime" "$place/first.so" "$options" "$(printf '%q ' "${@:2}")" >"$place/$1"
     chmod +x "$place/$1"
 }
@@ -47,8 +47,12 @@ mv "$library" "$place/unwatched.so"
 trap 'mv -f "$place/unwatched.so" "$library"' EXIT
 cp "native/target/asan/$machine/release/${library##*/}" "$library"
 
+# The sanitizer takes memory and time, and reserves addresses: what bounds those of ours says nothing here.
+measuring=(test_no_harm.py test_little_memory.py test_lock_waits.py::test_what_64_threads_cost)
+
 status=0
-PYTHONPATH=$place nice -n 15 "$place/python" -m pytest -p watched -p no:cacheprovider -q "${@:-tests/gdb}" || status=1
+PYTHONPATH=$place nice -n 15 "$place/python" -m pytest -p watched -p no:cacheprovider -q "${measuring[@]/#/--deselect=tests/gdb/}" \
+    "${@:-tests/gdb}" || status=1
 reports=("$place"/report.*)
 [[ ! -e ${reports[0]} ]] || { head -n 3 "${reports[@]}" && status=1; }
 exit "$status"
