@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from gdbext.cli.gdbrun import GdbOutcome
 from gdbext.cli.options import Options
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError, is_memory_short, out_of_memory
+from gdbext.memory.corefile import shrunk
 from gdbext.starting.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
 from gdbext.starting.process import not_attached
 
@@ -19,6 +20,8 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
         return TimeOutError(f"no answer within {options.timeout:g} s", "--timeout gives more")
     if outcome.stopped == "interrupted":
         return TimeOutError("stopped before there was an answer")
+    if outcome.shrank:
+        return shrunk()
     known = _find_explained((*_REFUSALS, *_EXPLAINED), options, outcome.diagnostics)
     if known is not None:
         return known

@@ -41,11 +41,13 @@ class GdbOutcome:
     :param status: its exit status, negative for the signal that ended it.
     :param diagnostics: lines of its standard error, without what is normal, each once.
     :param stopped: "timeout" or "interrupted" when it was ended by us.
+    :param shrank: whether the core's file became shorter meanwhile: what is mapped of it ends whoever reads it there.
     """
 
     status: int
     diagnostics: Sequence[str]
     stopped: Optional[str] = None
+    shrank: bool = False
 
 
 def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
@@ -54,6 +56,7 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     :param deadline: in seconds of ``time.monotonic``, or None.
     :raises GdbextError: when it cannot be started.
     """
+    size = _find_size(job.core)
     with ExitStack() as stack:
         paths = (os.path.join(folder, name) for name in ("stdout", "stderr"))
         out, err = (stack.enter_context(open(path, "wb", opener=private)) for path in paths)
@@ -62,7 +65,14 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
     process.wait()
     # A name in it may hold any byte: a carriage return ends no line.
     with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        return GdbOutcome(process.returncode, diagnostics(file), stopped)
+        return GdbOutcome(process.returncode, diagnostics(file), stopped, _find_size(job.core, size) < size)
+
+
+def _find_size(core: Optional[str], unknown: int = 0) -> int:
+    try:
+        return os.stat(core).st_size if core else unknown
+    except OSError:
+        return unknown
 
 
 def command_line(job: GdbJob, folder: str) -> Sequence[str]:

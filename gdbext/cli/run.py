@@ -103,7 +103,7 @@ class _Run:
         self._sample_before(job)
         folder, json = self.folder, self.options.json is not None
         outcome, trailer = self._ask(job, folder, json)
-        if job.alone and not outcome.stopped and _is_for_gdb(trailer):
+        if job.alone and not outcome.stopped and not outcome.shrank and _is_for_gdb(trailer):
             folder = os.path.join(folder, "gdb")
             os.mkdir(folder)
             outcome, trailer = self._ask(for_gdb(job, folder), folder, json)

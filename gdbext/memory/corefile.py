@@ -79,7 +79,7 @@ class CoreFile:
         """
         facts = os.fstat(self._file.descriptor)
         if facts.st_size < self.size:
-            raise _shrunk()
+            raise shrunk()
         return facts.st_mtime_ns != self._facts.st_mtime_ns
 
     def read(self, offset: int, size: int) -> Buffer:
@@ -135,7 +135,7 @@ class _PreadBytes:
         while len(data) < part.stop - part.start:
             more = os.pread(self.descriptor, part.stop - part.start - len(data), part.start + len(data))
             if not more:
-                raise _shrunk()
+                raise shrunk()
             data += more
         return memoryview(data)
 
@@ -143,7 +143,8 @@ class _PreadBytes:
         os.close(self.descriptor)
 
 
-def _shrunk() -> BadCoreError:
+def shrunk() -> BadCoreError:
+    """Return the error of a core that is shorter than it was when it was opened."""
     return BadCoreError("the core shrank while it was read", "copy it, and examine the copy")
 
 

@@ -5,7 +5,8 @@ none: it ends without one), ``trailer`` (what ends it; null: nothing does), ``tr
 ``stderr``, in which {core} stands for the core's path, ``sleep`` (seconds before it answers), ``on_interrupt`` (answer
 and trailer on SIGINT), ``stubborn`` (SIGINT is not heeded), ``signal`` (to die of, before it begins),
 ``signal_in_answer`` (to die of, before the trailer), ``child`` (leave a sleeping child behind, its pid in that file),
-``stops`` (a process that it leaves stopped), ``log`` (file for the arguments, the environment and the question).
+``stops`` (a process that it leaves stopped), ``cut`` (the core to so many bytes, before it dies), ``log`` (file for the
+arguments, the environment and the question).
 """
 
 import json
@@ -55,6 +56,8 @@ def main():
     sys.stderr.flush()
     if "stops" in PLAN:
         os.kill(PLAN["stops"], signal.SIGSTOP)
+    if "cut" in PLAN:
+        os.truncate(core, PLAN["cut"])
     if "signal" in PLAN:
         os.kill(os.getpid(), PLAN["signal"])
     signal.signal(signal.SIGINT, interrupted)

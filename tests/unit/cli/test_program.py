@@ -510,6 +510,20 @@ def test_gdb_killed(program):
     assert error["message"] == "gdb was ended by SIGKILL before it answered"
 
 
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_a_core_that_shrinks_under_gdb_is_named(program, how):
+    half = program.core.stat().st_size // 2
+    status, out, err = program.run("triage", "--core", program.core, *how, cut=half, signal=signal.SIGBUS)
+    assert status == 2 and "SIGBUS" not in err
+    assert err.splitlines()[-1] == "gdbext: triage: the core shrank while it was read; copy it, and examine the copy"
+    assert json.loads(out)["error"]["kind"] == "bad-core" if how else out == ""
+
+
+def test_a_gdb_that_dies_of_sigbus_over_a_whole_core(program):
+    error = program.fails("triage", "--core", program.core, signal=signal.SIGBUS)
+    assert error["message"] == "gdb was ended by SIGBUS before it answered"
+
+
 def test_what_a_gdb_prints_as_it_dies_is_not_shown(program):
     words = "warning: kept\n\nFatal signal: Segmentation fault\n----- Backtrace -----\n0x55 ???\nThis is a bug\n"
     status, out, err = program.run("triage", "--core", program.core, stderr=words, signal=signal.SIGSEGV)
