@@ -96,6 +96,7 @@ def _minimal_symbols(name: str) -> Iterator[Symbol]:
 
 def _address_of(name: str) -> Optional[int]:
     try:
+        ask(f"info address {name}")  # first: of an unknown name an expression searches all source files, for ms
         return int(gdb.parse_and_eval(f"&'{name}'"))
     except gdb.error:  # unknown, optimised out, or thread-local without libthread_db
         return None
