@@ -256,7 +256,7 @@ class _Spans:
     def _gather_crossing(
         self, addresses: U64, crossing: Mask, number: Tuple[int, bool], values: U64, known: Mask
     ) -> None:
-        for address in np.unique(addresses[crossing]).tolist():
+        for address in sorted(set(addresses[crossing].tolist())):
             data = self.read(address, number[0])
             if data is not None:
                 rows = addresses == np.uint64(address)

@@ -37,6 +37,14 @@ def bytes_of(starts: U64, ends: U64) -> int:
     return (int(ends.sum()) - int(starts.sum())) % 2**64
 
 
+def distinct(values: U64) -> U64:
+    """Return the values in order, each once; ``numpy.unique`` imports masked arrays, a good part of a short command."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]
+
+
 class Coverage:
     """Disjoint intervals that any others can be measured against.
 
@@ -130,7 +138,7 @@ def _in_order_of(values: U64) -> U64:
 def _windows(parts: Sequence[Intervals]) -> Iterator[Intervals]:
     """Iterate over starts and ends of all parts, window by window of starts: what is at hand at a time is little."""
     none = np.empty(0, np.uint64)
-    bounds = np.unique(np.concatenate([none, *(starts[_SLICE::_SLICE] for starts, _ in parts)]))
+    bounds = distinct(np.concatenate([none, *(starts[_SLICE::_SLICE] for starts, _ in parts)]))
     cuts = [[0, *np.searchsorted(starts, bounds).tolist(), len(starts)] for starts, _ in parts]
     for at in range(len(bounds) + 1):
         here = [slice(cut[at], cut[at + 1]) for cut in cuts]
@@ -182,7 +190,7 @@ def subtract(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:
 
     :returns: starts, ends, and for each piece the index of its interval in ``outer``.
     """
-    edges = np.unique(np.concatenate((outer.starts, outer.ends, inner.starts, inner.ends)))
+    edges = distinct(np.concatenate((outer.starts, outer.ends, inner.starts, inner.ends)))
     if len(edges) < 2:
         return np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64)
     starts, ends = edges[:-1], edges[1:]

@@ -213,7 +213,7 @@ def _stack_words(target: Target, thread: Thread) -> Sequence[int]:
     start = thread.stack_pointer or 0
     data = _read_most(target, start, _STACK)
     words = np.frombuffer(data[: len(data) & -target.abi.pointer_size], target.abi.word_dtype)
-    values = {*thread.registers.values(), *np.unique(words).tolist()}
+    values = {*thread.registers.values(), *words.tolist()}
     return [value for value in sorted(values) if value % 16 == 0 and target.index.find(value) is not None]
 
 

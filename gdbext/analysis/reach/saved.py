@@ -15,7 +15,7 @@ import numpy as np
 from gdbext.analysis.reach.stacks import RED_ZONE, Stack
 from gdbext.heap.model import Mask
 from gdbext.memory.bulk import U64, for_each_written_view
-from gdbext.memory.intervals import I64
+from gdbext.memory.intervals import I64, distinct
 from gdbext.target import Target
 
 _AT_ONCE = 1 << 24
@@ -45,7 +45,7 @@ def with_saved_frames(target: Target, stacks: Sequence[Stack], ranges: Sequence[
     """
     if target.abi.machine not in _LAYOUTS:
         return stacks
-    saved = np.unique(np.concatenate([np.empty(0, np.uint64), *_all_saved(target, stacks, ranges)]))
+    saved = distinct(np.concatenate([np.empty(0, np.uint64), *_all_saved(target, stacks, ranges)]))
     return [_lowered(target, stack, saved) for stack in stacks]
 
 

@@ -29,6 +29,7 @@ from gdbext.heap.glibc.read.segments import aligned_addresses
 from gdbext.layout import StructLayout
 from gdbext.memory import Memory, Region, for_each_written
 from gdbext.memory.bulk import closed, words_at
+from gdbext.memory.intervals import distinct
 from gdbext.progress import Progress
 
 _PIECE = 4 << 20
@@ -190,7 +191,7 @@ def _self_linked(probe: Probe, region: Region) -> Addresses:
         expected = (np.arange(len(words) - 1, dtype=np.uint64) * np.uint64(word)) + np.uint64(start)
         own = words[:-1] == expected - np.uint64(2 * word)
         parts.append(expected[own & (words[:-1] == words[1:])])
-    return np.unique(np.concatenate(parts))
+    return distinct(np.concatenate(parts))
 
 
 def best_fit(probe: Probe, bins: int, known: ThreadArenas) -> Optional[Candidate]:
