@@ -92,13 +92,14 @@ def _written_bytes(target: Target, rest: Coverage) -> int:
     before = np.cumsum(pages) - pages
     piece = np.searchsorted(before, chosen, side="right") - 1
     addresses: U64 = rest.starts[piece] + ((chosen - before[piece]) * page).astype(np.uint64)
-    written = sum(_is_written(target, address, page) for address in addresses.tolist())
+    zeros = bytes(page)
+    written = sum(_is_written(target, address, zeros) for address in addresses.tolist())
     return min(written * step * page, rest.bytes)
 
 
-def _is_written(target: Target, address: int, size: int) -> bool:
+def _is_written(target: Target, address: int, zeros: bytes) -> bool:
     try:
-        return any(target.memory.read(address, size))
+        return bytes(target.memory.read(address, len(zeros))) != zeros
     except FaultError:
         return False
 
