@@ -37,9 +37,10 @@ class Library:
 
     def for_each_fitting(self, type: Type) -> Iterator[Shape]:
         """Iterate over the shapes that fit a structure: by its exact name, by a pattern, by its members."""
+        names = _names(type)
         for fits in (_named, _matches, _has_needs):
             for shape in self.shapes.values():
-                if fits(shape, type):
+                if fits(shape, type, names):
                     yield shape
 
     def type_names(self) -> Iterable[str]:
@@ -124,18 +125,18 @@ def _files(folder: str, problems: "list[Problem]") -> Sequence[str]:
     return [os.path.join(folder, name) for name in names if name.endswith(".toml")]
 
 
-def _named(shape: Shape, type: Type) -> bool:
-    return any(name in shape.types for name in _names(type))
+def _named(shape: Shape, type: Type, names: Sequence[str]) -> bool:
+    return any(name in shape.types for name in names)
 
 
-def _matches(shape: Shape, type: Type) -> bool:
-    if _named(shape, type):
+def _matches(shape: Shape, type: Type, names: Sequence[str]) -> bool:
+    if _named(shape, type, names):
         return False
     patterns = [name for name in shape.types if is_pattern(name)]
-    return any(fnmatch.fnmatchcase(name, pattern) for name in _names(type) for pattern in patterns)
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def _has_needs(shape: Shape, type: Type) -> bool:
+def _has_needs(shape: Shape, type: Type, names: Sequence[str]) -> bool:
     if not shape.needs or shape.types or not type.is_record:
         return False
     try:
