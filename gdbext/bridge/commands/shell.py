@@ -7,6 +7,7 @@ read memory keeps it until they are written.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -27,6 +28,7 @@ from gdbext.starting.failures import find_limit
 from gdbext.starting.parent import end_with_parent
 
 KEPT = 10_000  # rows of each table
+_COLLECTED = 10_000  # objects more than before; by Python's own 700 a twentieth of a short command is for garbage
 
 # Imported when something is found that needs them: not while a process stands still for it.
 _LATE = (
@@ -45,6 +47,7 @@ _LATE = (
 def answer(folder: str) -> None:
     """Answer the question of a folder. The trailer comes last, so that it ends nothing that is cut short."""
     end_with_parent(signal.SIGKILL)  # where a script that wraps gdb is between the program and us
+    gc.set_threshold(_COLLECTED)
     question = read_question(folder)
     with open_answer(folder, question) as stream:
         shell = _Shell(question, stream)
@@ -53,6 +56,7 @@ def answer(folder: str) -> None:
         with open_answer(folder, question) as stream:
             stream.write(printing.error_text(question, shell.context.known_target, fault))
     write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(answer_path(folder))))
+    gc.freeze()  # gdb ends now: Python would go through all that it is about to drop
 
 
 class _Shell:
