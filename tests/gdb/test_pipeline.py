@@ -431,10 +431,7 @@ FOR_TRIAGE = {
     "analysis.tables": {"places", "search", "variables"},
     "analysis.types": {"languages", "languages.names", "model"},
     "commands": {"triage"},
-    "heap.jemalloc": {
-        "find", "find.builds", "find.globals", "find.invariants", "find.moduledata", "find.named", "find.structural",
-        "find.versions", "heap", "layouts", "model", "read", "read.records", "read.rtree", "read.tsd", "sizes",
-    },
+    "heap.jemalloc": {"find", "find.builds", "find.globals", "find.named", "find.versions", "heap", "layouts"},
     "helpers": set(),
     "render": {"printing", "style", "tables", "textual", "values"},
     "structures.shapes": {"anchored", "library", "notation", "notation.expressions", "notation.paths", "shape"},

@@ -34,6 +34,7 @@ _COLLECTED = 10_000  # objects more than before; by Python's own 700 a twentieth
 _LATE = (
     "analysis.leaks.findings",
     "analysis.tables.skew",
+    "heap.jemalloc.find.structural",
     "heap.jemalloc.read.build",
     "heap.jemalloc.check.check",
     "heap.jemalloc.report.explain",

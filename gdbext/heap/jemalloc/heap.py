@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gdbext.heap.jemalloc.find.globals import find_jemallocs, heap_names
-from gdbext.heap.jemalloc.model import ArenaState, Jemalloc, Location
 from gdbext.heap.model import Arena, Blocks, Heap
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
+
+if TYPE_CHECKING:
+    from gdbext.heap.jemalloc.model import ArenaState, Jemalloc, Location
 
 UNREAD = "jemalloc (not read)"
 REMEDIES = {

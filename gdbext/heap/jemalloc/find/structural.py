@@ -22,7 +22,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.jemalloc.find.invariants import MOST_ARENAS, arena_indices, current_slabs, follow
 from gdbext.heap.jemalloc.find.moduledata import module_words
 from gdbext.heap.jemalloc.find.named import Globals
-from gdbext.heap.jemalloc.find.versions import find_versions, may_hold_jemalloc
+from gdbext.heap.jemalloc.find.versions import find_versions
 from gdbext.heap.jemalloc.layouts import Layout, for_version, recorded
 from gdbext.heap.jemalloc.model import U64, Geometry
 from gdbext.heap.jemalloc.read.records import gather, mapped
@@ -66,18 +66,16 @@ class Seen:
 
 
 def find_structural(
-    target: Target, known: set[int], progress: Progress
+    target: Target, modules: Sequence[Module], progress: Progress
 ) -> tuple[list[Globals], list[Problem]]:
     """Return what looks like a jemalloc, at most one a module, and why there is none in a module that holds one.
 
-    :param known: base addresses of modules that need no looking at.
+    :param modules: those that may hold one.
     """
     found: list[Globals] = []
     problems: list[Problem] = []
-    for done, module in enumerate(target.modules):
-        progress.at("jemalloc by structure", done, len(target.modules))
-        if module.base in known or not may_hold_jemalloc(target, module):
-            continue
+    for done, module in enumerate(modules):
+        progress.at("jemalloc by structure", done, len(modules))
         texts = find_versions(target, module)
         named = [layout for text in texts for layout in for_version(text)]
         slots = _slots(target, module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbext.heap.jemalloc.find.globals import sound_arenas
+from gdbext.heap.jemalloc.find.locate import sound_arenas
 from gdbext.heap.jemalloc.model import Extents, Jemalloc, Location
 from gdbext.heap.jemalloc.read.arenas import read_arenas
 from gdbext.heap.jemalloc.read.regions import check_mapped

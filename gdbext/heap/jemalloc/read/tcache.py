@@ -14,7 +14,7 @@ from typing import Iterator, NamedTuple, Optional, Sequence
 import numpy as np
 
 from gdbext.errors import FaultError
-from gdbext.heap.jemalloc.find.globals import sound_arenas
+from gdbext.heap.jemalloc.find.locate import sound_arenas
 from gdbext.heap.jemalloc.model import I64, U64, CacheBin, Location, Mask, ThreadCache, TsdKind, TsdState
 from gdbext.heap.jemalloc.read.records import Record, fault_problem, find_word, read_record
 from gdbext.heap.jemalloc.read.tsd import for_each_in_ring
