@@ -188,9 +188,9 @@ def _self_linked(probe: Probe, region: Region) -> Addresses:
             words = words_at(probe.target.memory, abi, start, size // word)
         except FaultError:
             continue  # absent in part: what is missing cannot be searched
-        expected = (np.arange(len(words) - 1, dtype=np.uint64) * np.uint64(word)) + np.uint64(start)
-        own = words[:-1] == expected - np.uint64(2 * word)
-        parts.append(expected[own & (words[:-1] == words[1:])])
+        twin = np.flatnonzero((words[:-1] == words[1:]) & (words[1:] != 0))
+        places = twin.astype(np.uint64) * np.uint64(word) + np.uint64(start)
+        parts.append(places[words[twin] == places - np.uint64(2 * word)])
     return distinct(np.concatenate(parts))
 
 
