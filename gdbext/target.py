@@ -64,4 +64,8 @@ class Target:
 
     def find_thread(self, number: int) -> Optional[Thread]:
         """Return the thread of that debugger number, or None."""
-        return next((thread for thread in self.threads if thread.number == number), None)
+        return self._numbered.get(number)
+
+    @cached_property
+    def _numbered(self) -> Mapping[int, Thread]:
+        return {thread.number: thread for thread in reversed(self.threads)}

@@ -13,6 +13,7 @@ backport, so the structures vary independently: the tables are not tied to each 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Mapping, Sequence
 
 from gdbext.abi import Abi
@@ -239,17 +240,20 @@ def heap_max_default(abi: Abi) -> int:
     return 64 << 20 if abi.pointer_size == 8 else 1 << 20
 
 
+@lru_cache(maxsize=None)
 def malloc_chunk(abi: Abi) -> StructLayout:
     """Return ``malloc_chunk``, with the members that only a free chunk has."""
     return _all("malloc_chunk", MALLOC_CHUNK, abi, {})[0]
 
 
+@lru_cache(maxsize=None)
 def malloc_states(abi: Abi, alignment: int) -> tuple[StructLayout, ...]:
     """Return every ``malloc_state``, newest first."""
     counts = {"NFASTBINS": fastbin_count(sizes_for(abi, alignment))}
     return _all("malloc_state", MALLOC_STATES, abi, counts)
 
 
+@lru_cache(maxsize=None)
 def heap_infos(abi: Abi, alignment: int) -> tuple[StructLayout, ...]:
     """Return every ``heap_info``, newest first."""
     word = abi.pointer_size
@@ -257,6 +261,7 @@ def heap_infos(abi: Abi, alignment: int) -> tuple[StructLayout, ...]:
     return _all("heap_info", HEAP_INFOS, abi, counts)
 
 
+@lru_cache(maxsize=None)
 def malloc_pars(abi: Abi) -> tuple[StructLayout, ...]:
     """Return every ``malloc_par``, newest first."""
     return _all("malloc_par", MALLOC_PARS, abi, {})

@@ -12,6 +12,8 @@ Safe-linking (upstream in 2.32, backported elsewhere) is a fact about the lists,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 import numpy as np
@@ -25,11 +27,13 @@ from gdbext.heap.glibc.layouts import TcacheLayout, chunk_sizes
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes, sizes_for
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
+from gdbext.process import Thread
 from gdbext.report import Problem
 from gdbext.target import Target
 
 _PIECE = 4096
 _EXAMINED_LIMIT = 1 << 20
+_ASKED = 8  # threads that the debugger is asked for; in all others a variable of libc's is as far from the pointer
 _WALK_LIMIT = 64  # entries of one list that are looked at to judge it
 
 I64 = npt.NDArray[np.int64]
@@ -49,7 +53,7 @@ class Found:
     empty: frozenset[int] = frozenset()
     odd: frozenset[int] = frozenset()
 
-    @property
+    @cached_property
     def all(self) -> frozenset[int]:
         """Whatever a thread may point to."""
         return self.full | self.empty | self.odd
@@ -233,11 +237,21 @@ def _by_symbol(search: _Search, name: str) -> dict[int, int]:
     target = search.probe.target
     if not search.location.trusted_debug:
         return {}
-    asked = {thread.number: target.symbols.find_tls(name, thread) for thread in target.threads}
-    places = {number: at for number, at in asked.items() if at is not None}
-    if len(places) < len(asked):
+    few, others = target.threads[:_ASKED], target.threads[_ASKED:]
+    places = _ask(target, name, few)
+    if len(places) == len(few) and others:  # a debugger takes its time for each
+        places = {**_elsewhere(search.probe, places), **places}
+    missing = [thread for thread in others if thread.number not in places]
+    places.update(_ask(target, name, missing))
+    if len(places) < len(target.threads):
         places = {**_elsewhere(search.probe, places), **places}
     return _read_all(search.probe, places)
+
+
+def _ask(target: Target, name: str, threads: Sequence[Thread]) -> dict[int, int]:
+    """Return where a TLS variable is in each of some threads for which the debugger knows it."""
+    asked = ((thread.number, target.symbols.find_tls(name, thread)) for thread in threads)
+    return {number: at for number, at in asked if at is not None}
 
 
 def _elsewhere(probe: Probe, places: Mapping[int, int]) -> dict[int, int]:
@@ -350,11 +364,11 @@ def find_safe_linking(
 
 def _list_heads(search: _Search, tcaches: Sequence[Tcache]) -> Iterator[tuple[int, int]]:
     """Iterate over first nodes, and from each to its user pointer: a cache links these, a fastbin chunks."""
-    for cache in tcaches:
-        rows, _ = _read_rows(search, cache.layout, np.array([cache.address], np.uint64))
-        for row in rows[:1]:
-            _, entries = _counts_and_heads(search, cache.layout, row[None, :])
-            yield from ((entry, 0) for entry in entries[0].tolist() if entry)
+    for layout, caches in groupby(tcaches, key=lambda cache: cache.layout):
+        rows, _ = _read_rows(search, layout, np.array([cache.address for cache in caches], np.uint64))
+        if len(rows):
+            _, entries = _counts_and_heads(search, layout, rows)
+            yield from ((entry, 0) for entry in entries[entries != 0].tolist())
     layout = search.location.malloc_state
     if "fastbinsY" in layout:
         bins = layout.member("fastbinsY")

@@ -7,7 +7,7 @@ landmarks; only then find the thread caches, which are recognised among known ch
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.model import U64, State
 from gdbext.progress import Progress
-from gdbext.report import Problem
+from gdbext.report import Problem, ThreadRef
 from gdbext.target import Target
 
 
@@ -261,12 +261,12 @@ class _Builder:
         self.heap.thread_arenas = attached
         if attached is None:
             return
+        threads: Dict[int, List[ThreadRef]] = {}
+        for thread in self.target.threads:
+            if thread.number in attached:
+                threads.setdefault(attached[thread.number], []).append(thread.ref)
         for view in self.heap.arenas:
-            view.threads = tuple(
-                thread.ref
-                for thread in self.target.threads
-                if attached.get(thread.number) == view.head.address
-            )
+            view.threads = tuple(threads.get(view.head.address, ()))
 
     def _find_mmapped(self) -> None:
         claimed = self._claimed()

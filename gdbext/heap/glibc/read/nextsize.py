@@ -103,6 +103,8 @@ def _passing(one: FreeList, memory: ListMemory, links: U64) -> Mask:
 def _bins_of(memory: ListMemory, links: U64) -> "np.typing.NDArray[np.int64]":
     """Return the bin of the chunk that each link leads to, -1 where none can be."""
     sizes = memory.sizes
+    if not len(links):
+        return np.empty(0, np.int64)
     near = np.where(links > np.uint64(sizes.word), links, np.uint64(0))
     heads, known = memory.words(near + np.uint64(malloc_chunk(memory.target.abi).offset("size")))
     aligned = (near + np.uint64(sizes.header)) % np.uint64(sizes.alignment) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
+import numpy as np
+
 from gdbext.errors import FaultError
 from gdbext.heap.glibc.find.location import Location, Tcache
 from gdbext.heap.glibc.read.lists import follow_single, unreadable_node
@@ -82,12 +84,10 @@ def _counts(target: Target, location: Location, at: Tcache) -> List[Optional[int
     """Return each class's count. Since 2.42 ``num_slots`` counts down from ``mp_.tcache_count``."""
     member = at.layout.struct.member("counts")
     base = at.address + member.offset
-    stored = [
-        target.reader.uint(base + number * member.size, member.size, "tcache counts")
-        for number in range(member.count or 0)
-    ]
+    data = target.reader.bytes(base, member.extent, "tcache counts")
+    stored: List[int] = np.frombuffer(data, f"{target.abi.order_mark}u{member.size}").tolist()
     if not at.layout.counts_down:
-        return list(stored)
+        return [*stored]
     limit = _limit(target, location)
     return [None if limit is None else limit - slots for slots in stored]
 
