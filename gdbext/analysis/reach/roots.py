@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -53,7 +54,8 @@ def read_roots(target: Target, heaps: Sequence[Heap]) -> Roots:
     dead = find_dead_stacks(target, descriptors)
     unused = [(stack.low, stack.live) for stack in (*stacks, *dead) if stack.low is not None]
     pieces = _without(there, [*allocators, *unused])
-    ranges = [one for piece in pieces for one in _named(target, piece, stacks)]
+    places = _Places(target, stacks)
+    ranges = [one for piece in pieces for one in _named(target, piece, places)]
     inside = list(_stacks_in_blocks(heaps, stacks))
     ranges = sorted([*ranges, *(one for one, _ in inside)], key=lambda one: one.start)
     words = [word for thread in target.threads for word in _words(target, thread)]
@@ -106,30 +108,50 @@ def _may_hold_pointers(region: Region) -> bool:
     return "x" not in region.permissions and region.source == "memory"
 
 
-def _named(target: Target, piece: Region, stacks: Sequence[Stack]) -> Iterator[RootRange]:
+class _Places:
+    """The live parts of stacks, and thread pointers, by address: there may be thousands, and as many regions."""
+
+    def __init__(self, target: Target, stacks: Sequence[Stack]) -> None:
+        owned = ((stack.live, stack.high, stack.thread.number) for stack in stacks if stack.thread is not None)
+        self.stacks = sorted(owned, key=lambda stack: stack[0])
+        known = ((thread.tls, at) for at, thread in enumerate(target.threads) if thread.tls is not None)
+        self.pointers = sorted(known)
+        self.threads = target.threads
+
+    def stacks_within(self, start: int, end: int) -> Sequence[Tuple[int, int, int]]:
+        """Return live, high and the thread's number of the stacks whose live part begins between two addresses."""
+        return self.stacks[bisect_left(self.stacks, (start,)) : bisect_left(self.stacks, (end,))]
+
+    def find_thread(self, start: int, end: int) -> Optional[Thread]:
+        """Return the first of the threads whose pointer is between two addresses, or None."""
+        within = self.pointers[bisect_left(self.pointers, (start,)) : bisect_left(self.pointers, (end,))]
+        return self.threads[min(at for _, at in within)] if within else None
+
+
+def _named(target: Target, piece: Region, places: _Places) -> Iterator[RootRange]:
     """Iterate over a piece of a region, cut where stacks begin and end."""
     start = piece.start
-    for stack in stacks:
-        if stack.thread is None or not start <= stack.live < piece.end:
+    for live, high, number in places.stacks_within(piece.start, piece.end):
+        if live < start:
             continue
-        if start < stack.live:
-            yield _other(target, piece, start, stack.live)
-        start = min(stack.high, piece.end)
-        number = stack.thread.number
-        yield RootRange(STACK, f"stack of thread {number}", stack.live, start, number)
+        if start < live:
+            yield _other(target, piece, (start, live), places)
+        start = min(high, piece.end)
+        yield RootRange(STACK, f"stack of thread {number}", live, start, number)
     if start < piece.end:
-        yield _other(target, piece, start, piece.end)
+        yield _other(target, piece, (start, piece.end), places)
 
 
-def _other(target: Target, region: Region, start: int, end: int) -> RootRange:
+def _other(target: Target, region: Region, part: Piece, places: _Places) -> RootRange:
+    start, end = part
     module, code = target.find_module(start), is_generated_code(region)
     if module is not None:
         return RootRange(GLOBAL, module.path.rsplit("/", 1)[-1], start, end, code=code)
     if not region.anonymous:
         return RootRange(FILE, region.name, start, end, code=code)
-    for thread in target.threads:
-        if thread.tls is not None and start <= thread.tls < end and end - start <= _TLS_MOST:
-            return RootRange(TLS, f"tls of thread {thread.number}", start, end, thread.number)
+    thread = places.find_thread(start, end) if end - start <= _TLS_MOST else None
+    if thread is not None:
+        return RootRange(TLS, f"tls of thread {thread.number}", start, end, thread.number)
     return RootRange(ANONYMOUS, f"{start:#x}-{end:#x}", start, end, code=code)
 
 
