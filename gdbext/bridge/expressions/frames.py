@@ -24,10 +24,10 @@ class Bound:
     left: int
     spent: bool = False
 
-    def take(self) -> bool:
-        """Count one more; return whether there was one to be had."""
-        self.spent = self.spent or self.left <= 0
-        self.left -= 1
+    def take(self, count: int = 1) -> bool:
+        """Count one or more; return whether there were as many to be had."""
+        self.spent = self.spent or self.left < count
+        self.left -= count
         return not self.spent
 
 
@@ -54,18 +54,24 @@ def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]
 
     :param most: frames of one thread.
     """
-    for thread in _threads():
-        if bound.spent:
-            return
-        for level, frame in enumerate(_frames(thread, bound)):
-            if level >= most:
-                break
-            frame.select()
-            with language.like_c():  # gdb's language follows the frame
-                yield Place(thread.num, level, frame)
+    for thread in selected_first():
+        yield from frames_of(thread, bound, most)
 
 
-def _threads() -> Iterator[gdb.InferiorThread]:
+def frames_of(thread: gdb.InferiorThread, bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]:
+    """Iterate over the frames of one thread as :func:`for_each_frame` does."""
+    if bound.spent:
+        return
+    for level, frame in enumerate(_frames(thread, bound)):
+        if level >= most:
+            break
+        frame.select()
+        with language.like_c():  # gdb's language follows the frame
+            yield Place(thread.num, level, frame)
+
+
+def selected_first() -> Iterator[gdb.InferiorThread]:
+    """Iterate over the threads of the selected inferior: the selected one, then the others by number."""
     selected = selection.find_thread()
     if selected is not None:
         yield selected

@@ -24,6 +24,7 @@ class GdbDebugInfo:
     def __init__(self, read_target: "Callable[[], Target]") -> None:
         self.types = GdbTypes()
         self._read_target = read_target
+        self._stacks: Optional[GdbStacks] = None
 
     @property
     def names(self) -> GdbRootNames:
@@ -34,10 +35,12 @@ class GdbDebugInfo:
 
     @property
     def stacks(self) -> GdbStacks:
-        """Unwound stacks."""
-        from gdbext.bridge.ports.stacks import GdbStacks
+        """Unwound stacks, kept while this lives."""
+        if self._stacks is None:
+            from gdbext.bridge.ports.stacks import GdbStacks
 
-        return GdbStacks(self._read_target())
+            self._stacks = GdbStacks(self._read_target())
+        return self._stacks
 
     def clues(self, most: Optional[int] = None) -> GdbClues:
         """Return typed places; None examines as many as ``set gx type-search-variables`` says."""
@@ -49,7 +52,7 @@ class GdbDebugInfo:
         """Iterate over the variables whose type is wanted."""
         from gdbext.bridge.ports.discover import find_variables
 
-        return find_variables(self._read_target().reader, matches, limit, most)
+        return find_variables(self._read_target().reader, matches, limit, most, self._stacks)
 
     def evaluate(self, expression: str, word_mask: int) -> int:
         """Return an expression's value as an unsigned word."""

@@ -17,9 +17,11 @@ import gdb
 
 from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import lookup, minimal, selection, values, wordsize
-from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
+from gdbext.bridge.expressions.frames import Bound, Place, frames_of, selected_first
 from gdbext.bridge.expressions.locate import locate
+from gdbext.bridge.ports.stacks import GdbStacks
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
+from gdbext.debuginfo import HANDLER
 from gdbext.errors import FaultError, UsageError
 from gdbext.layout.types import Code, Located, Type
 from gdbext.memory import Memory, Reader
@@ -36,6 +38,7 @@ _RUNTIME = re.compile(
 
 Matches = Callable[[Type], bool]
 _Named = Tuple[str, gdb.Symbol]
+_Counters = Tuple[Tuple[int, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,11 @@ class Discovery:
     :ivar complete: whether all was examined; False when one of the numbers was reached.
     """
 
-    def __init__(self, reader: Reader, matches: Matches, limit: int, most: int) -> None:
+    def __init__(
+        self, reader: Reader, matches: Matches, limit: int, most: int, stacks: Optional[GdbStacks]
+    ) -> None:
         self._reader = reader
+        self._stacks = stacks
         self._kinds = _Kinds(matches)
         self._limit = limit
         self._bound = Bound(most)
@@ -117,7 +123,7 @@ class Discovery:
         return [
             lambda bound: own.find(0, bound),
             lambda bound: own.find(DEPTH, bound),
-            lambda bound: _locals(self._kinds, bound),
+            lambda bound: _Locals(self._kinds, self._stacks).find(bound),
             lambda bound: libraries.find(DEPTH, bound),
         ]
 
@@ -144,15 +150,18 @@ class Discovery:
         return None
 
 
-def find_variables(reader: Reader, matches: Matches, limit: int, most: int) -> Discovery:
+def find_variables(
+    reader: Reader, matches: Matches, limit: int, most: int, stacks: Optional[GdbStacks] = None
+) -> Discovery:
     """Find variables, and members of variables, whose type is wanted.
 
     :param matches: whether a structure is of a wanted type. One that is wanted is not looked into.
     :param limit: variables that are returned at most.
     :param most: variables, members and frames that are examined.
+    :param stacks: what has been unwound before: of the same stacks one is enough where nothing is in it.
     :return: an iterator of :class:`Located`, each with a text that ``locate`` takes; each object once.
     """
-    return Discovery(reader, matches, limit, most)
+    return Discovery(reader, matches, limit, most, stacks)
 
 
 class _Kinds:
@@ -308,15 +317,42 @@ def _elements(one: _Object) -> Iterator[_Object]:
             )
 
 
-def _locals(kinds: _Kinds, bound: Bound) -> Iterator[_Object]:
-    interesting: "dict[tuple[int, int], Sequence[str]]" = {}
-    for place in for_each_frame(bound):
+class _Locals:
+    """The variables of frames. Thousands of threads may wait in the same functions."""
+
+    def __init__(self, kinds: _Kinds, stacks: Optional[GdbStacks]) -> None:
+        self._kinds = kinds
+        self._stacks = stacks
+        self._names: "dict[tuple[int, int], Sequence[str]]" = {}
+        self._without: "set[_Counters]" = set()
+
+    def find(self, bound: Bound) -> Iterator[_Object]:
+        """Iterate over those that lead to a wanted structure."""
+        for thread in selected_first():
+            counters = self._find_counters(thread)
+            if counters in self._without:
+                bound.take(len(counters))
+                continue
+            named = False
+            for place in frames_of(thread, bound):
+                for block, name in self._named(place):
+                    named = True
+                    yield from _local(place, block, name)
+            if counters and not named and not bound.spent:
+                self._without.add(counters)
+
+    def _find_counters(self, thread: gdb.InferiorThread) -> "_Counters":
+        """Return what a thread's blocks follow from, where all its frames have been unwound before; else nothing."""
+        frames = self._stacks.find_whole(thread.num) if self._stacks is not None else None
+        return tuple((frame.pc, frame.function == HANDLER) for frame in frames or ())
+
+    def _named(self, place: Place) -> "Iterator[tuple[gdb.Block, str]]":
         for block in blocks_of(place):
             key = block.start, block.end
-            if key not in interesting:
-                interesting[key] = [one.name for one in block if _is_interesting(one, kinds)]
-            for name in interesting[key]:
-                yield from _local(place, block, name)
+            if key not in self._names:
+                self._names[key] = [one.name for one in block if _is_interesting(one, self._kinds)]
+            for name in self._names[key]:
+                yield block, name
 
 
 def blocks_of(place: Place) -> Iterator[gdb.Block]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import os
+from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Iterator, Optional, Sequence
+from functools import cached_property
+from typing import Iterator, Mapping, Optional, Sequence
 
 import gdb
 
 from gdbext.bridge.decoded import decoded, name_of
 from gdbext.bridge.expressions import selection
+from gdbext.bridge.ports import threads
 from gdbext.debuginfo import HANDLER, Frame
 from gdbext.process import Thread
 from gdbext.target import Target
 
 _DEEP = 24
+_MOST_AHEAD = 64  # threads: some hundredths of a second
 _STACK_POINTERS = ("rsp", "esp", "sp", "r1")
 
 
@@ -27,30 +31,55 @@ class GdbStacks:
 
     def __init__(self, target: Optional[Target] = None) -> None:
         self._target = target
-        self._threads = {thread.num: thread for thread in gdb.selected_inferior().threads()}
         self._kept: "dict[int, _Unwound]" = {}
         self._modules: "dict[int, Optional[str]]" = {}
+        self._ahead = 1
+
+    @cached_property
+    def _threads(self) -> "Mapping[int, gdb.InferiorThread]":
+        return {thread.num: thread for thread in threads.listed()}
+
+    @cached_property
+    def _numbers(self) -> Sequence[int]:
+        return list(self._threads)
 
     def frames(self, thread: Thread, limit: int) -> Sequence[Frame]:
         """Return the newest frames of a thread, innermost first; as many as gdb can unwind."""
         known = self._kept.get(thread.number)
         if known is None or (len(known.frames) < limit and not known.whole):
             # Going back to a thread costs as much as all its frames: one time is deep enough for all who ask.
-            known = self._kept[thread.number] = self._unwind(thread.number, max(limit, _DEEP))
+            known = self._unwind_from(thread.number, max(limit, _DEEP))
         return known.frames[:limit]
+
+    def find_whole(self, number: int) -> Optional[Sequence[Frame]]:
+        """Return the frames of a thread of which all have been asked for before, or None. Nothing is unwound."""
+        known = self._kept.get(number)
+        return known.frames if known is not None and known.whole else None
+
+    def _unwind_from(self, number: int, limit: int) -> "_Unwound":
+        """Unwind a thread, and twice as many of those after it as the time before: who asks goes from one to the next.
+
+        Each return to the selected thread costs as much as the frames of another.
+        """
+        at = bisect_right(self._numbers, number)
+        following = (other for other in self._numbers[at : at + self._ahead - 1] if other not in self._kept)
+        with selection.kept():
+            for one in (*following, number):
+                self._kept[one] = self._unwind(one, limit)
+        self._ahead = min(2 * self._ahead, _MOST_AHEAD)
+        return self._kept[number]
 
     def _unwind(self, number: int, limit: int) -> "_Unwound":
         known = self._threads.get(number)
         if known is None or not known.is_valid():
             return _Unwound((), True)
         found: "list[Frame]" = []
-        with selection.kept():
-            try:
-                known.switch()
-                for frame in itertools.islice(_frames(), limit):
-                    found.append(self._read_frame(len(found), frame))
-            except gdb.error:  # a stack that is damaged, or not all in the core: what there is must do
-                return _Unwound(tuple(found), True)
+        try:
+            known.switch()
+            for frame in itertools.islice(_frames(), limit):
+                found.append(self._read_frame(len(found), frame))
+        except gdb.error:  # a stack that is damaged, or not all in the core: what there is must do
+            return _Unwound(tuple(found), True)
         return _Unwound(tuple(found), len(found) < limit)
 
     def _read_frame(self, level: int, frame: gdb.Frame) -> Frame:
