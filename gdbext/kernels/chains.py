@@ -13,6 +13,7 @@ import bisect
 import struct
 from array import array
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
@@ -29,6 +30,7 @@ Span = Tuple[int, object]  # first address, buffer
 NULL, HEAD, SENTINEL, COUNT, LIMIT, CYCLE, OUTSIDE, MISALIGNED, FORBIDDEN = range(9)
 
 MOST_NODES = 1 << 62
+_MANY_SPANS = 8  # from here on it is asked whether one buffer holds them all
 _FEW = 96  # chains: so many are walked as fast one by one as side by side
 _UNSUSPECTED = 16  # links of a chain before it is watched for a cycle, where many go side by side
 
@@ -98,7 +100,7 @@ def walk_chains(
     :param total: nodes of all chains after which those that are still going end with LIMIT. How many each has
         by then is not defined.
     """
-    return _Walk(_Spans(spans, rules.byteorder), firsts, stops, rules, most, total).run()
+    return _Walk(Spans(spans, rules.byteorder), firsts, stops, rules, most, total).run()
 
 
 def walk_chain(
@@ -145,7 +147,7 @@ def gather_scalars(
     :param size: bytes of a number: 1 to 8.
     :param signed: negative numbers come back in two's complement of 64 bits.
     """
-    return _Spans(spans, byteorder).gather(addresses, size, signed)
+    return Spans(spans, byteorder).gather(addresses, size, signed)
 
 
 _ALL = (1 << 64) - 1
@@ -164,21 +166,42 @@ def _cleared(rules: LinkRules) -> int:
     return rules.mask & ~rules.leaf_bits
 
 
-class _Spans:
-    """Numbers out of several buffers."""
+class Spans:
+    """Numbers out of several buffers.
+
+    :param spans: sorted, disjoint.
+    """
 
     def __init__(self, spans: Sequence[Span], byteorder: str) -> None:
         self._order = "<" if byteorder == "little" else ">"
         self._byteorder = byteorder
-        self._buffers = [memoryview(buffer).cast("B") for _, buffer in spans]  # type: ignore[arg-type]
+        self._buffers = [_bytes_of(buffer) for _, buffer in spans]
         self._bases = [start for start, _ in spans]
         self._starts = np.array(self._bases, np.uint64)
         self._views: Dict[Tuple[int, str], npt.NDArray[np.generic]] = {}
+
+    @cached_property
+    def _lengths(self) -> U64:
+        return np.array([len(buffer) for buffer in self._buffers], np.uint64)
+
+    @cached_property
+    def _whole(self) -> "Optional[Tuple[memoryview, U64]]":
+        """What all buffers are parts of, as those of a core are, and where in it each begins; else None."""
+        if len(self._buffers) < _MANY_SPANS or len({id(buffer.obj) for buffer in self._buffers}) > 1:
+            return None
+        whole = memoryview(self._buffers[0].obj)
+        if not whole.c_contiguous:
+            return None
+        whole = whole.cast("B")
+        places = np.array([_place_of(buffer) for buffer in self._buffers], np.uint64)
+        return whole, places - np.uint64(_place_of(whole))
 
     def gather(self, addresses: U64, size: int, signed: bool = False) -> Tuple[U64, Mask]:
         """As :func:`gather_scalars`."""
         if size not in (1, 2, 4, 8):
             return self._gather_odd(addresses, size, signed)
+        if self._whole is not None:
+            return self._gather_whole(*self._whole, addresses, (size, signed))
         values, known = np.zeros(len(addresses), np.uint64), np.zeros(len(addresses), np.bool_)
         for at, rows in self._by_span(addresses):
             self._gather_in(at, addresses, rows, (size, signed), values, known)
@@ -242,16 +265,30 @@ class _Spans:
             )
         values[rows], known[rows] = found, inside
 
+    def _gather_whole(
+        self, whole: memoryview, places: U64, addresses: U64, number: Tuple[int, bool]
+    ) -> Tuple[U64, Mask]:
+        size = np.uint64(number[0])
+        at = np.searchsorted(self._starts, addresses, side="right") - 1
+        offsets = addresses - self._starts[np.maximum(at, 0)]
+        begins = (at >= 0) & (offsets < self._lengths[at])
+        known: Mask = begins & (self._lengths[at] - offsets >= size)
+        values = np.zeros(len(addresses), np.uint64)
+        values[known] = _taken(self._view_of(-1, whole, number), places[at[known]] + offsets[known], number)
+        self._gather_crossing(addresses, begins & ~known, number, values, known)
+        return values, known
+
     def _take(self, at: int, offsets: U64, number: Tuple[int, bool]) -> U64:
+        return _taken(self._view_of(at, self._buffers[at], number), offsets, number)
+
+    def _view_of(self, at: int, buffer: memoryview, number: Tuple[int, bool]) -> "npt.NDArray[np.generic]":
         # steps of one byte: an unaligned number is an item too
         dtype = f"{self._order}{'i' if number[1] else 'u'}{number[0]}"
         view = self._views.get((at, dtype))
         if view is None:
-            buffer = self._buffers[at]
-            view = np.ndarray((len(buffer) - number[0] + 1,), dtype, buffer=buffer, strides=(1,))
+            view = np.ndarray((max(len(buffer) - number[0] + 1, 0),), dtype, buffer=buffer, strides=(1,))
             self._views[at, dtype] = view
-        taken = view[offsets.astype(np.intp)]
-        return taken.astype(np.int64 if number[1] else np.uint64, copy=False).view(np.uint64)
+        return view
 
     def _gather_crossing(
         self, addresses: U64, crossing: Mask, number: Tuple[int, bool], values: U64, known: Mask
@@ -275,8 +312,23 @@ class _Spans:
         return np.where(known, values, np.uint64(0)), known
 
 
+def _bytes_of(buffer: object) -> memoryview:
+    held = memoryview(buffer)  # type: ignore[arg-type]
+    return held if held.format == "B" and held.ndim == 1 else held.cast("B")
+
+
+def _place_of(buffer: memoryview) -> int:
+    """Return where in this process's memory a buffer begins."""
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]) if len(buffer) else 0
+
+
+def _taken(view: "npt.NDArray[np.generic]", offsets: U64, number: Tuple[int, bool]) -> U64:
+    taken = view[offsets.astype(np.intp)]
+    return taken.astype(np.int64 if number[1] else np.uint64, copy=False).view(np.uint64)
+
+
 class _Read:
-    """What :class:`_Spans` offers for one chain, over a function that reads."""
+    """What :class:`Spans` offers for one chain, over a function that reads."""
 
     def __init__(self, read: Callable[[int, int], Optional[bytes]]) -> None:
         self.read = read
@@ -290,7 +342,7 @@ class _Walk:
 
     def __init__(
         self,
-        spans: _Spans,
+        spans: Spans,
         firsts: U64,
         stops: Optional[U64],
         rules: LinkRules,
@@ -422,7 +474,7 @@ class _Walk:
 class _Alone:
     """Walks one chain, node by node."""
 
-    def __init__(self, spans: Union[_Spans, _Read], rules: LinkRules) -> None:
+    def __init__(self, spans: Union[Spans, _Read], rules: LinkRules) -> None:
         self._spans, self._rules = spans, rules
         self._forbidden, self._sentinels = _words(rules.forbidden, rules), _words(rules.sentinels, rules)
         self._order = "<" if rules.byteorder == "little" else ">"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
+from functools import cached_property
 from typing import Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -120,11 +121,20 @@ class ElfCore(PieceMemory):
     def untouched(self, addresses: U64) -> Mask:
         """Return which addresses lie in a hole of the file: nothing was written there, and they are zeros."""
         found, written = np.zeros(len(addresses), np.bool_), self._file.written
-        for start, end, data, shift in self._pieces if written is not None else ():
-            inside = np.flatnonzero((addresses >= np.uint64(start)) & (addresses < np.uint64(end)))
-            if len(inside) and written is not None and data is self._file.data:
-                found[inside] = ~written.holds(addresses[inside] + np.uint64(shift % 2**64))
+        starts, ends, shifts = self._held
+        if written is None or not len(starts):
+            return found
+        at = np.maximum(starts.searchsorted(addresses, side="right") - 1, 0)
+        inside = np.flatnonzero((addresses >= starts[at]) & (addresses < ends[at]))
+        found[inside] = ~written.holds(addresses[inside] + shifts[at[inside]])
         return found
+
+    @cached_property
+    def _held(self) -> "tuple[U64, U64, U64]":
+        """Start, end, and what is added to an address to get the place in the file, of what the core holds."""
+        held = [(start, end, shift % 2**64) for start, end, data, shift in self._pieces if data is self._file.data]
+        starts, ends, shifts = np.array(held, np.uint64).reshape(-1, 3).T
+        return starts, ends, shifts
 
     def _held_within(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         at = max(bisect.bisect_right(self._starts, start) - 1, 0)
