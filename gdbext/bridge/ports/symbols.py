@@ -23,10 +23,13 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class GdbSymbols:
-    """The symbols of the selected inferior's program space."""
+    """The symbols of the selected inferior's program space.
 
-    def __init__(self) -> None:
-        self._threads: dict[int, gdb.InferiorThread] = {}
+    :param threads: of it, as far as they have been listed.
+    """
+
+    def __init__(self, threads: Sequence[gdb.InferiorThread] = ()) -> None:
+        self._threads = {one.num: one for one in threads}
 
     def find_symbols(self, name: str) -> Sequence[Symbol]:
         """Return every static or global object of that name, from debug info or ``.symtab``."""
@@ -54,7 +57,7 @@ class GdbSymbols:
             return _address_of(name)
 
     def _find_thread(self, number: int) -> Optional[gdb.InferiorThread]:
-        # gdb makes its list anew each time it is asked: a tenth of a second for 2000 threads.
+        # gdb makes its list anew each time: a tenth of a second for 2000 threads.
         known = self._threads.get(number)
         if known is None or not known.is_valid():
             self._threads = {one.num: one for one in gdb.selected_inferior().threads()}

@@ -91,12 +91,12 @@ def _read_core() -> Target:
         raise NoTargetError("gdb does not name a core file that exists", "open it again with core-file CORE")
     target = coretarget.read_core_target(path, sysroot=find_sysroot())
     problems = [*target.problems, *check_objfiles(target.modules, target.identity)]
-    return replace(target, symbols=GdbSymbols(), threads=_numbered(target.threads), problems=problems)
-
-
-def _numbered(found: Sequence[Thread]) -> Sequence[Thread]:
-    """Give a core's threads the numbers and names that gdb shows; those that it does not show come after them."""
     listed = threads.listed()
+    return replace(target, symbols=GdbSymbols(listed), threads=_numbered(target.threads, listed), problems=problems)
+
+
+def _numbered(found: Sequence[Thread], listed: Sequence[gdb.InferiorThread]) -> Sequence[Thread]:
+    """Give a core's threads the numbers and names that gdb shows; those that it does not show come after them."""
     known = {threads.find_lwp(thread): thread for thread in listed}
     others = itertools.count(max((thread.num for thread in listed), default=0) + 1)
     numbered = []

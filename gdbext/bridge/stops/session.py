@@ -53,7 +53,8 @@ class GdbSession(Session):
     def __init__(self) -> None:
         super().__init__(self._read, GdbDebugInfo(lambda: self.target))
         self._inferior = gdb.selected_inferior()
-        self._anchor = next(iter(self._inferior.threads()), None)
+        # Each list of all threads takes its time where there are thousands.
+        self._anchor = selection.find_thread() or next(iter(self._inferior.threads()), None)
         self._key = _identify(self._inferior)
         self._elements: Optional[Elements] = None
         self._ended = False

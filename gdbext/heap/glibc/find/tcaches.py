@@ -34,6 +34,7 @@ from gdbext.target import Target
 _PIECE = 4096
 _EXAMINED_LIMIT = 1 << 20
 _ASKED = 8  # threads that the debugger is asked for; in all others a variable of libc's is as far from the pointer
+_CLEAR = 1000  # links more for one reading than for the other
 _WALK_LIMIT = 64  # entries of one list that are looked at to judge it
 
 I64 = npt.NDArray[np.int64]
@@ -359,6 +360,8 @@ def find_safe_linking(
         for slot, link in _links(search, first, to_user):
             mangled += _leads_on(search, link ^ slot >> 12, to_user)
             plain += _leads_on(search, link, to_user)
+        if abs(mangled - plain) > _CLEAR:
+            break
     return None if mangled == plain else mangled > plain
 
 

@@ -7,7 +7,8 @@ landmarks; only then find the thread caches, which are recognised among known ch
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional, Sequence
+from itertools import islice
+from typing import Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from gdbext.heap.glibc.read.convert import blocks_of
 from gdbext.heap.glibc.read.coverage import Coverage
 from gdbext.heap.glibc.read.fastbins import read_fastbins
 from gdbext.heap.glibc.read.keys import check_keys
-from gdbext.heap.glibc.read.lists import FreeList, ListMemory, read_bins
+from gdbext.heap.glibc.read.lists import Bin, FreeList, ListMemory, follow_bins, read_bins
 from gdbext.heap.glibc.read.mark import check_flags, check_merged, check_unlisted, mark_states
 from gdbext.heap.glibc.read.mmapped import find_mmapped
 from gdbext.heap.glibc.read.nextsize import with_nextsize
@@ -43,6 +44,8 @@ from gdbext.heap.model import U64, State
 from gdbext.progress import Progress
 from gdbext.report import Problem, ThreadRef
 from gdbext.target import Target
+
+_TOGETHER = 1 << 26  # bytes of arenas whose lists are followed at once
 
 
 def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
@@ -192,19 +195,49 @@ class _Builder:
         return claimed
 
     def _read_bins(self) -> None:
-        for view in self.heap.arenas:
-            self.progress.at("free lists", view.head.index, len(self.heap.arenas))
-            try:
-                memory = self._memory_of(view)
-                lists = with_nextsize(read_bins(self.location, view.head, memory), memory, view.head.in_flux)
-                view.lists = with_binmap(lists, self.location, view.head, self.target.reader)
-            except FaultError as fault:
-                view.listed = False
-                self._note_lists(view, fault)
+        for views in self._together():
+            memory = self._memory_of(views)
+            heads = [(view, bins) for view in views for bins in [self._find_bins(view)] if bins is not None]
+            lists = follow_bins(memory, [one for _, bins in heads for one in bins])
+            flux = [view.head.in_flux for view, bins in heads for _ in bins]
+            rest = iter(with_nextsize(lists, memory, flux))
+            for view, bins in heads:
+                self._keep_lists(view, list(islice(rest, len(bins))))
 
-    def _memory_of(self, view: ArenaView) -> ListMemory:
-        """Return what can be read of an arena's segments."""
-        return ListMemory(self.target, self.sizes, readable_spans(self.target, self.sizes, view.walked))
+    def _together(self) -> Iterator[List[ArenaView]]:
+        """Iterate over the arenas, many small ones at a time; of a process their memory is copied."""
+        views: List[ArenaView] = []
+        size = 0
+        for view in self.heap.arenas:
+            own = sum(walked.segment.end - walked.segment.start for walked in view.walked)
+            if views and size + own > _TOGETHER:
+                yield views
+                views, size = [], 0
+            views.append(view)
+            size += own
+        if views:
+            yield views
+
+    def _find_bins(self, view: ArenaView) -> Optional[List[Bin]]:
+        self.progress.at("free lists", view.head.index, len(self.heap.arenas))
+        try:
+            return read_bins(self.target, self.sizes, self.location, view.head)
+        except FaultError as fault:
+            view.listed = False
+            self._note_lists(view, fault)
+            return None
+
+    def _keep_lists(self, view: ArenaView, lists: List[FreeList]) -> None:
+        try:
+            view.lists = with_binmap(lists, self.location, view.head, self.target.reader)
+        except FaultError as fault:
+            view.listed = False
+            self._note_lists(view, fault)
+
+    def _memory_of(self, views: Sequence[ArenaView]) -> ListMemory:
+        """Return what can be read of the segments of some arenas."""
+        walked = [one for view in views for one in view.walked]
+        return ListMemory(self.target, self.sizes, readable_spans(self.target, self.sizes, walked))
 
     def _damaged(self) -> bool:
         return any(
@@ -238,7 +271,7 @@ class _Builder:
 
     def _read_fastbins(self, view: ArenaView) -> None:
         try:
-            view.lists += read_fastbins(self.location, view.head, self._memory_of(view), self.heap.safe_linking)
+            view.lists += read_fastbins(self.location, view.head, self._memory_of([view]), self.heap.safe_linking)
         except FaultError as fault:
             self._note_lists(view, fault)
 

@@ -33,6 +33,8 @@ def read_fastbins(
     member = location.malloc_state.member("fastbinsY")
     heads = memory.target.reader.words(head.address + member.offset, member.count or 0, "fastbinsY")
     bins = [(index, first) for index, first in enumerate(heads) if first]
+    if not bins:
+        return []
     chains = _walk(memory, [first for _, first in bins], safe_linking)
     ends = np.cumsum(chains.lengths).astype(np.int64)
     lists = []

@@ -8,6 +8,7 @@ Mirrors malloc/malloc.c: ``bin_at``, ``unlink_chunk``, and for fastbins ``REVEAL
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from gdbext.heap.glibc.find.location import Location
 from gdbext.heap.glibc.read.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
 from gdbext.heap.model import U64, Blocks, Mask, State
-from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, gather_scalars, walk_chains
+from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, Spans, walk_chains
 from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -49,7 +50,7 @@ class FreeList:
 
 @dataclass(frozen=True)
 class ListMemory:
-    """The memory of an arena's chunks, for walks along its lists.
+    """The memory of the chunks of some arenas, for walks along their lists.
 
     :param spans: what of it can be read, sorted, disjoint.
     """
@@ -72,7 +73,11 @@ class ListMemory:
 
     def words(self, places: U64) -> Tuple[U64, Mask]:
         """Return the word at each place, and whether the spans hold it."""
-        return gather_scalars(self.spans, places, self.sizes.word, self.target.abi.byteorder)
+        return self._held.gather(places, self.sizes.word)
+
+    @cached_property
+    def _held(self) -> Spans:
+        return Spans(self.spans, self.target.abi.byteorder)
 
 
 @dataclass
@@ -149,7 +154,7 @@ class _Follow:
 
 
 @dataclass(frozen=True)
-class _Bin:
+class Bin:
     """A bin that is not empty: where its header is, as a chunk, and what that holds."""
 
     index: int
@@ -158,12 +163,9 @@ class _Bin:
     last: int
 
 
-def read_bins(location: Location, head: ArenaHead, memory: ListMemory) -> List[FreeList]:
-    """Follow all bins of an arena that are not empty.
-
-    :raises FaultError: when the malloc_state cannot be read.
-    """
-    bins, sizes = _bins_in_use(location, head, memory), memory.sizes
+def follow_bins(memory: ListMemory, bins: Sequence[Bin]) -> List[FreeList]:
+    """Follow bins, those of many arenas at once."""
+    sizes = memory.sizes
     headers = np.array([one.header for one in bins], np.uint64)
     firsts = np.array([one.first for one in bins], np.uint64)
     chains = memory.walk(firsts, headers, sizes.header, False)
@@ -179,20 +181,20 @@ def read_bins(location: Location, head: ArenaHead, memory: ListMemory) -> List[F
     return lists
 
 
-def _bins_in_use(location: Location, head: ArenaHead, memory: ListMemory) -> List[_Bin]:
-    sizes = memory.sizes
+def read_bins(target: Target, sizes: Sizes, location: Location, head: ArenaHead) -> List[Bin]:
+    """Return the bins of an arena that are not empty.
+
+    :raises FaultError: when the malloc_state cannot be read.
+    """
     start = head.address + location.malloc_state.offset("bins")
-    ends = memory.target.reader.words(start, 2 * NBINS - 2, "bins")
-    bins = []
-    for index in range(1, NBINS):
-        header = start + 2 * (index - 1) * sizes.word - sizes.header
-        first, last = ends[2 * index - 2], ends[2 * index - 1]
-        if not first == last == header:
-            bins.append(_Bin(index, header, first, last))
-    return bins
+    data = target.reader.bytes(start, (2 * NBINS - 2) * sizes.word, "bins")
+    ends = np.frombuffer(data, target.abi.word_dtype).astype(np.uint64).reshape(-1, 2)
+    headers = np.arange(NBINS - 1, dtype=np.uint64) * np.uint64(2 * sizes.word) + np.uint64(start - sizes.header)
+    rows = np.flatnonzero((ends != headers[:, None]).any(axis=1))
+    return [Bin(row + 1, int(headers[row]), *ends[row].tolist()) for row in rows.tolist()]
 
 
-def _sound_lists(memory: ListMemory, bins: Sequence[_Bin], chains: Chains) -> Mask:
+def _sound_lists(memory: ListMemory, bins: Sequence[Bin], chains: Chains) -> Mask:
     """Return which lists came back to their headers with every link, size and place as it should be."""
     nodes, lengths = chains.nodes, chains.lengths.astype(np.int64)
     header, index, last = (
@@ -221,7 +223,7 @@ def _fits(memory: ListMemory, nodes: U64, before: U64, index: U64) -> Mask:
     return fits
 
 
-def _follow(memory: ListMemory, one: _Bin) -> FreeList:
+def _follow(memory: ListMemory, one: Bin) -> FreeList:
     """Follow one list chunk by chunk, and say what is wrong with it."""
     follow = _Follow(memory.target, memory.sizes, memory.sizes.bin_kind(one.index), one.index, one.header)
     follow.forwards(one.first)

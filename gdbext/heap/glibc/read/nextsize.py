@@ -7,7 +7,7 @@ itself gives what each link must be, so no link is followed, and none can lead i
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Sequence, Set
 
 import numpy as np
 
@@ -18,22 +18,40 @@ from gdbext.heap.model import U64, Mask
 from gdbext.report import Problem
 from gdbext.wording import count_text
 
+NO_CHUNKS: U64 = np.empty(0, np.uint64)
 MOST_PROBLEMS = 50  # listed singly, of one bin
 _MORE = {"bin-order": ("more chunk", "larger than the one before"), "bin-nextsize": ("more link", "to the next size")}
 
 
-def with_nextsize(lists: Sequence[FreeList], memory: ListMemory, in_flux: bool) -> List[FreeList]:
+def with_nextsize(lists: Sequence[FreeList], memory: ListMemory, in_flux: Sequence[bool]) -> List[FreeList]:
     """Return the lists, those that are whole with what is wrong with their order and their skip lists.
 
     Chunks wait in the unsorted bin without a skip list.
 
-    :param in_flux: whether a thread may be in the middle of hanging a chunk in or out.
+    :param in_flux: of each, whether a thread may be in the middle of hanging a chunk in or out.
     """
-    checks = {"unsorted": _check_unset, "large": _check_large}
-    return [
-        _with_problems(one, list(checks[one.kind](one, memory, in_flux))) if one.kind in checks and one.whole else one
-        for one in lists
-    ]
+    suspect = _with_links([one for one in lists if one.kind == "unsorted" and one.whole], memory)
+    found = []
+    for one, passing in zip(lists, in_flux):
+        if one.kind == "large" and one.whole:
+            one = _with_problems(one, _check_large(one, memory, passing))
+        elif id(one) in suspect:
+            one = _with_problems(one, list(_check_unset(one, memory, passing)))
+        found.append(one)
+    return found
+
+
+def _with_links(lists: Sequence[FreeList], memory: ListMemory) -> Set[int]:
+    """Return the ids of the unsorted bins in which a large chunk has a link: many arenas have such a bin each."""
+    chunks = np.concatenate([NO_CHUNKS, *(one.chunks for one in lists)])
+    owner = np.repeat(np.arange(len(lists)), [len(one.chunks) for one in lists])
+    large = _sizes(chunks, memory) >= np.uint64(memory.sizes.least_large)
+    chunks, owner = chunks[large], owner[large]
+    found: Set[int] = set()
+    for name in ("fd_nextsize", "bk_nextsize"):
+        links, known = memory.words(chunks + np.uint64(malloc_chunk(memory.target.abi).offset(name)))
+        found.update(id(lists[at]) for at in np.unique(owner[known & (links != 0)]).tolist())
+    return found
 
 
 def _with_problems(one: FreeList, found: List[Problem]) -> FreeList:
