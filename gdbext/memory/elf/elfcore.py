@@ -15,6 +15,7 @@ Every mapping of the process becomes regions by where its bytes are:
 from __future__ import annotations
 
 import bisect
+from array import array
 from collections import Counter
 from functools import cached_property
 from typing import Iterable, Iterator, NamedTuple, Optional, Sequence
@@ -33,7 +34,7 @@ from gdbext.memory.corefile import (
 from gdbext.memory.elf.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
 from gdbext.memory.elf.elffile import PF_W, Image, Segment
 from gdbext.memory.hostfiles import FindFile, HostFiles
-from gdbext.memory.intervals import U64, Mask, clip
+from gdbext.memory.intervals import U64, Mask
 from gdbext.memory.pieces import Piece, PieceMemory, Source, closed
 from gdbext.report import Problem
 
@@ -110,13 +111,30 @@ class ElfCore(PieceMemory):
 
     def for_each_written(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Iterate over what the core holds between two addresses and is no hole of its file, in whole pages."""
-        page, behind = self.abi.page_size, start
-        for low, high, shift in self._held_within(start, end):
-            for first, last in self._written_within(low, high, shift):
-                first, last = max(first - first % page, low, behind), min(last + -last % page, high)
-                if first < last:
-                    yield first, last
-                behind = max(behind, last)
+        starts, ends = self._written
+        at = bisect.bisect_right(ends, start) if start < end else len(ends)
+        while at < len(starts) and starts[at] < end:
+            yield max(starts[at], start), min(ends[at], end)
+            at += 1
+
+    @cached_property
+    def _written(self) -> "tuple[array[int], array[int]]":
+        """Starts and ends of the stretches, found at once: they are asked for tens of thousands of mappings."""
+        lows, highs, shifts = self._held
+        starts, ends, written = lows, highs, self._file.written
+        if written is not None and len(lows):
+            first = written.ends.searchsorted(lows + shifts, side="right")
+            count = written.starts.searchsorted(highs + shifts, side="left") - first
+            piece = np.repeat(np.arange(len(lows)), count)
+            at = np.arange(len(piece)) - np.repeat(np.cumsum(count) - count - first, count)
+            starts = np.maximum(written.starts[at], (lows + shifts)[piece]) - shifts[piece]
+            ends = np.minimum(written.ends[at], (highs + shifts)[piece]) - shifts[piece]
+            page = np.uint64(self.abi.page_size)
+            ends = np.minimum(ends + -ends % page, highs[piece])
+            starts = np.maximum(starts - starts % page, lows[piece])
+            starts[1:] = np.maximum(starts[1:], np.maximum.accumulate(ends)[:-1])
+        kept = starts < ends
+        return array("Q", starts[kept].tobytes()), array("Q", ends[kept].tobytes())
 
     def untouched(self, addresses: U64) -> Mask:
         """Return which addresses lie in a hole of the file: nothing was written there, and they are zeros."""
@@ -135,18 +153,6 @@ class ElfCore(PieceMemory):
         held = [(start, end, shift % 2**64) for start, end, data, shift in self._pieces if data is self._file.data]
         starts, ends, shifts = np.array(held, np.uint64).reshape(-1, 3).T
         return starts, ends, shifts
-
-    def _held_within(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        at = max(bisect.bisect_right(self._starts, start) - 1, 0)
-        for low, high, data, shift in self._pieces[at : bisect.bisect_left(self._starts, end)]:
-            if high > start and data is self._file.data:
-                yield max(low, start), min(high, end), shift
-
-    def _written_within(self, low: int, high: int, shift: int) -> Iterator[tuple[int, int]]:
-        if self._file.written is None:
-            return iter(((low, high),))
-        starts, ends = clip(self._file.written, low + shift, high + shift)
-        return ((first - shift, last - shift) for first, last in zip(starts.tolist(), ends.tolist()))
 
 
 def _split(loads: Sequence[Segment], file_size: int, notes: CoreNotes) -> Iterator[_Part]:
