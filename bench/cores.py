@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Sequence
 
+PID = "pid"
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "testprogs"
 
@@ -60,6 +63,20 @@ def chained(folder: Path, nodes: int) -> tuple[Path, Path]:
 def mappings(folder: Path, blocks: int) -> tuple[Path, Path]:
     """Blocks with a mapping of their own, and as many mappings without access."""
     return dumped(folder, HERE / "mappings.c", [], [str(blocks)])
+
+
+def threads(folder: Path, count: int, most_arenas: int = 16, kib: int = 4) -> tuple[Path, Path]:
+    """Threads that wait in a mutex, a condition or poll, with little of what they malloced left."""
+    return dumped(folder, HERE / "threads.c", ["-pthread", "-fno-builtin"], [str(count), str(most_arenas), str(kib)])
+
+
+def with_process(made: tuple[Path, Path], arguments: Sequence[str]) -> tuple[Path, Path]:
+    """Start the program of a core once more, until the benchmark ends; the file ``pid`` beside the core has its id."""
+    process = subprocess.Popen([str(made[0]), *arguments], stdout=subprocess.DEVNULL)
+    atexit.register(process.kill)
+    (made[1].parent / PID).write_text(str(process.pid))
+    time.sleep(2)  # until all of it is there
+    return made
 
 
 def arenas(folder: Path, threads: int) -> tuple[Path, Path]:

@@ -1,8 +1,9 @@
 /* N blocks of 132 KiB with a mapping of their own each, and a page without access behind each: 2 N mappings. Then a core.
-   Argument: N (30 000). */
+   Arguments: N (30 000); a second: no core, it waits. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {
@@ -14,5 +15,7 @@ int main(int argc, char **argv)
         block[i][0] = 1;
         mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
+    if (argc > 2)
+        pause();
     abort();
 }

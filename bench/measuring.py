@@ -32,6 +32,7 @@ class Job:
     :param start: the name of the job that does the same without the work, to be subtracted.
     :param small: runs on the core of the folder ``small`` beside the core: the same program with next to no data.
     :param fixed: the name of the job that does the same on the small core, to be subtracted.
+    :param live: runs on the process whose id is in the file ``pid`` beside the core, instead of the core.
     :param limit: seconds after which it is ended, as its row says; without, the run is given up after half an hour.
     """
 
@@ -44,12 +45,14 @@ class Job:
     limit: Optional[float] = None
     small: bool = False
     fixed: str = ""
+    live: bool = False
 
     def words(self, program: Path, core: Path) -> list[str]:
         """Return the command line."""
         if self.program:
             return [word.format(program=program, core=core) for word in self.program]
-        return [*GDB, str(program), str(core), *(word for line in self.commands for word in ("-ex", line))]
+        target = (core.parent / "pid").read_text() if self.live else str(core)
+        return [*GDB, str(program), target, *(word for line in self.commands for word in ("-ex", line))]
 
     @property
     def answers(self) -> bool:
@@ -63,6 +66,12 @@ def ours(name: str, command: str, kernels: str = "") -> Job:
     return Job(name, (f"source {LOAD}", f"{command} --json={ANSWER}"), environment, start="gdbext start only")
 
 
+def with_live(job: Job) -> tuple[Job, Job]:
+    """Return a job, and the same on a process."""
+    start = job.start and f"{job.start}, live"
+    return job, replace(job, name=f"{job.name}, live", live=True, start=start)
+
+
 def with_small(job: Job) -> tuple[Job, Job]:
     """Return a job, and the same on the small core: what does not grow with the data."""
     small = replace(job, name=f"{job.name}, no data", start="", small=True)
@@ -71,6 +80,7 @@ def with_small(job: Job) -> tuple[Job, Job]:
 
 START = Job("gdb start only", ("print 1",))
 FLOOR = Job("the core read once", program=("{program.parent}/floor", "{core}"))
+STACKS = Job("gdb, a frame of all threads", ("thread apply all backtrace 1",))
 OUR_START = Job("gdbext start only", (f"source {LOAD}", "gx commands --json=commands.json"))
 
 
