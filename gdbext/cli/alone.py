@@ -22,7 +22,7 @@ from gdbext.render import printing
 from gdbext.report import Report, rendered
 from gdbext.session import Session
 from gdbext.starting import dependencies
-from gdbext.starting.failures import InternalError, find_limit
+from gdbext.starting.failures import InternalError, find_limit, put
 
 if TYPE_CHECKING:  # numpy is not at hand yet
     from gdbext.target import Target
@@ -79,10 +79,9 @@ def _attempt(
         return None, StoppedError("interrupted")
     except MemoryError:
         return None, out_of_memory()
-    except OSError as error:
-        full = GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
-        return None, find_limit(error) or full
     except Exception as error:  # noqa: BLE001  a defect of ours: the traceback is shown
+        if isinstance(error, OSError) and (limit := find_limit(error)) is not None:
+            return None, limit
         traceback.print_exc(file=sys.stderr)
         return None, InternalError(f"{type(error).__name__}: {error}", "please report the traceback")
     finally:
@@ -108,9 +107,11 @@ def _write(session: Session, question: Question, stream: TextIO, progress: Termi
     stop.heed(report)
     progress.clear()
     if question.json:
-        stream.writelines(printing.json_pieces(spec, arguments, report, target))
+        pieces = printing.json_pieces(spec, arguments, report, target)
     else:
         limit = printing.find_limit(question, spec, arguments, report)
-        stream.writelines(printing.text_pieces(question, arguments, report, limit))
-    stream.flush()
+        pieces = printing.text_pieces(question, arguments, report, limit)
+    for piece in pieces:
+        put(stream.write, piece)
+    put(stream.flush)
     return rendered(report)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from gdbext.cli.gdbrun import GdbOutcome
 from gdbext.cli.options import Options
 from gdbext.errors import BadCoreError, GdbextError, NoTargetError, is_memory_short, out_of_memory
-from gdbext.memory.corefile import shrunk
+from gdbext.memory.corefile import COPY, shrunk
 from gdbext.starting.failures import GdbFailedError, InternalError, NoPermissionError, TimeOutError
 from gdbext.starting.process import not_attached
 
@@ -30,7 +30,10 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
     if outcome.status == -signal.SIGALRM and options.pid is not None:
         return not_attached(options.pid)
     if outcome.status < 0:
-        return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered")
+        # A mapped core whose disk fails, or that is cut meanwhile, is no error of a read, but a signal.
+        unread = f"the disk may not give {options.core}, or it was cut meanwhile: {COPY}"
+        hint = unread if outcome.status == -signal.SIGBUS and options.core is not None else None
+        return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered", hint)
     last = outcome.diagnostics[-1] if outcome.diagnostics else f"it ended with status {outcome.status}"
     return GdbFailedError(f"gdb gave no answer: {last}")
 

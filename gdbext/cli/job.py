@@ -48,7 +48,9 @@ def for_gdb(job: GdbJob, folder: str, facts: Optional[CoreFacts] = None) -> GdbJ
     """
     if job.core is None:
         return replace(job, alone=False)
-    facts = facts or read_core(job.core)
+    if facts is None:
+        with reading(job.core):
+            facts = read_core(job.core)
     places = choose_places(facts, job.exe, job.sysroot, job.debug_dir, lambda: folder)
     for remark in places.remarks:
         tell(f"gdbext: {remark}")

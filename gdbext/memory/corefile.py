@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _LITTLE = 64 << 20  # bytes: headers and notes of less are read wherever they lie
 _TOLD = 20  # problems of one kind
 _TOP = (1 << 64) - 4096  # ends are 64 bits wide, too, and no process has the last page
+COPY = "copy what can be read, and examine the copy"
 _AGAIN = "take the core again, with room on the disk and ulimit -c unlimited"
 
 
@@ -55,7 +56,7 @@ class CoreFile:
     def __init__(self, path: str, mmap: bool) -> None:
         self.path = path
         descriptor = _open(path)
-        self._file = _PreadBytes(descriptor)
+        self._file = _PreadBytes(descriptor, path)
         self._facts = os.fstat(descriptor)
         self.size = self._facts.st_size
         self.mtime = self._facts.st_mtime
@@ -124,23 +125,35 @@ def _find_written(descriptor: int, facts: os.stat_result) -> Optional[list[tuple
 class _PreadBytes:
     # slices of a file by pread; owns the descriptor
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor = descriptor
+        self._path = path
 
     def __reduce__(self) -> NoReturn:  # a copy would close the descriptor too
         raise TypeError("an open core cannot be copied or pickled")
 
     def __getitem__(self, part: slice) -> Buffer:
-        data = os.pread(self.descriptor, part.stop - part.start, part.start)
+        data = self._read(part.start, part.stop)
         while len(data) < part.stop - part.start:
-            more = os.pread(self.descriptor, part.stop - part.start - len(data), part.start + len(data))
+            more = self._read(part.start + len(data), part.stop)
             if not more:
                 raise shrunk()
             data += more
         return memoryview(data)
 
+    def _read(self, start: int, end: int) -> bytes:
+        try:
+            return os.pread(self.descriptor, end - start, start)
+        except OSError as error:
+            raise unreadable(self._path, error) from None
+
     def __del__(self) -> None:
         os.close(self.descriptor)
+
+
+def unreadable(path: str, error: OSError) -> BadCoreError:
+    """Return why a core is not read further: its disk or its server fails."""
+    return BadCoreError(f"cannot read {path}: {error.strerror}", COPY)
 
 
 def shrunk() -> BadCoreError:

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import BinaryIO, Iterator, Optional
 
 from gdbext.errors import BadCoreError
+from gdbext.memory.corefile import unreadable
 from gdbext.memory.elf.corefacts import CoreFacts, read_facts
 from gdbext.memory.elf.elffile import ET_CORE, MAGIC, find_file_build_id, find_header
 from gdbext.memory.hostfiles import open_unless_special
 from gdbext.starting.failures import NoPermissionError, find_limit
-
-_COPY = "copy what can be read, and examine the copy"
 
 
 def read_core(path: str) -> CoreFacts:
@@ -70,7 +69,7 @@ def reading(path: str) -> Iterator[None]:
     except OSError as error:
         if (limit := find_limit(error)) is not None:
             raise limit from None
-        raise BadCoreError(f"cannot read {path}: {error.strerror}", _COPY) from None
+        raise unreadable(path, error) from None
 
 
 def open_binary(path: str) -> BinaryIO:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Optional
+from typing import Callable, Optional
 
 from gdbext.errors import GdbextError, out_of_memory
 
@@ -51,6 +51,18 @@ def find_limit(error: OSError) -> Optional[GdbextError]:
     if error.errno == errno.ENOMEM:
         return out_of_memory()
     return GdbFailedError(*_LIMITS[error.errno]) if error.errno in _LIMITS else None
+
+
+def put(write: Callable[..., object], *words: str) -> None:
+    """Write a piece of an answer, or close it.
+
+    :raises GdbextError: the place for it does not take it.
+    """
+    try:
+        write(*words)
+    except OSError as error:
+        full = GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
+        raise find_limit(error) or full from None
 
 
 def not_run(program: str, error: OSError) -> GdbextError:

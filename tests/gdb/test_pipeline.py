@@ -199,6 +199,55 @@ def test_a_disk_without_room_for_the_answer(core):
     assert done.stderr == f"gdbext: blocks leaks: {said}\n"
 
 
+BROKEN_DISK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int is_broken(int fd) {
+  struct stat facts;
+  return !fstat(fd, &facts) && facts.st_ino == strtoul(getenv("BROKEN_FILE"), 0, 10);
+}
+ssize_t pread64(int fd, void *to, size_t size, off64_t at) {
+  ssize_t (*real)(int, void *, size_t, off64_t) = dlsym(RTLD_NEXT, "pread64");
+  if (is_broken(fd) && at + (off64_t)size > atoll(getenv("BROKEN_FROM")) && at < atoll(getenv("BROKEN_TO"))) {
+    errno = EIO;
+    return -1;
+  }
+  return real(fd, to, size, at);
+}
+void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t offset) {
+  void *(*real)(void *, size_t, int, int, int, off64_t) = dlsym(RTLD_NEXT, "mmap64");
+  if (fd >= 0 && is_broken(fd)) {
+    errno = ENODEV;
+    return MAP_FAILED;
+  }
+  return real(at, size, protection, flags, fd, offset);
+}
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
+  return mmap64(at, size, protection, flags, fd, offset);
+}
+"""
+
+
+@pytest.mark.parametrize("which", ["alone", "gdb"])
+def test_a_disk_that_does_not_give_the_core(folder, core, tmp_path, which):
+    """Where it can not be mapped either: a page of a mapping that cannot be read is a SIGBUS."""
+    core = static_core(folder) if which == "alone" else core
+    (tmp_path / "broken.c").write_text(BROKEN_DISK)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "broken.so", tmp_path / "broken.c"], check=True)
+    offset, _, _, size = struct.unpack_from("<4Q", core.read_bytes(), find_largest(core.read_bytes()) + 8)
+    broken = {"FILE": core.stat().st_ino, "FROM": offset, "TO": offset + size}
+    environment = {"LD_PRELOAD": tmp_path / "broken.so", **{f"BROKEN_{name}": str(broken[name]) for name in broken}}
+    done = program("rss", core, gdb=None, environment=environment)
+    why = f"cannot read {core}: Input/output error; copy what can be read, and examine the copy"
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.endswith(f"gdbext: rss: {why}\n")
+
+
 def test_help_of_a_command():
     done = program("glibc", "arenas", "-h")
     assert done.returncode == 0
@@ -272,12 +321,16 @@ def test_text_json_and_status_agree(core, tmp_path, status):
 def without_largest(core, path):
     """Write a copy of a core that lacks the contents of its largest writable segment (ELF64, little-endian)."""
     data = bytearray(core.read_bytes())
+    struct.pack_into("<Q", data, find_largest(data) + 32, 0)
+    path.write_bytes(data)
+
+
+def find_largest(data):
+    """Return where the program header of the largest writable segment is."""
     offset, (size, count) = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<HH", data, 54)
     headers = [offset + at * size for at in range(count)]
     loads = [at for at in headers if struct.unpack_from("<I", data, at)[0] == 1 and data[at + 4] & 2]
-    largest = max(loads, key=lambda at: struct.unpack_from("<Q", data, at + 32)[0])
-    struct.pack_into("<Q", data, largest + 32, 0)
-    path.write_bytes(data)
+    return max(loads, key=lambda at: struct.unpack_from("<Q", data, at + 32)[0])
 
 
 @pytest.mark.parametrize("command", [("triage",), ("blocks", "leaks", "--list")])
@@ -412,17 +465,23 @@ def test_an_interrupt_leaves_a_whole_answer_that_says_so_or_none(core, moments):
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_what_gdb_adds_nothing_to_is_the_same_without_it(folder, form):
     """A core whose program is gone; a gdb that is named answers."""
+    core = static_core(folder)
+    for command in ("rss", "glibc arenas", "glibc bins", "glibc chunks", "glibc tcache", "blocks summary"):
+        alone = program(*command.split(), core, *form, gdb=None, environment={"PATH": "/nonexistent"})
+        gdbs = program(*command.split(), core, *form)
+        assert (alone.returncode, alone.stdout, alone.stderr) == (gdbs.returncode, gdbs.stdout, gdbs.stderr), command
+        assert alone.returncode in (0, 3), alone.stderr
+
+
+def static_core(folder):
+    """Return a core no file of which is here."""
     core = folder / "static core"
     if not core.exists():
         subprocess.run(["gcc", "-static", "-o", folder / "static", folder / "program.c"], check=True)
         dump = ["-ex", "run", "-ex", f"generate-core-file {core}"]
         subprocess.run([GDB, "-nx", "-batch", *dump, folder / "static"], check=True, capture_output=True)
         (folder / "static").unlink()
-    for command in ("rss", "glibc arenas", "glibc bins", "glibc chunks", "glibc tcache", "blocks summary"):
-        alone = program(*command.split(), core, *form, gdb=None, environment={"PATH": "/nonexistent"})
-        gdbs = program(*command.split(), core, *form)
-        assert (alone.returncode, alone.stdout, alone.stderr) == (gdbs.returncode, gdbs.stdout, gdbs.stderr), command
-        assert alone.returncode in (0, 3), alone.stderr
+    return core
 
 
 # All else that triage of a healthy core loads is in folders that it needs whole.

@@ -11,8 +11,7 @@ import gc
 import importlib
 import os
 import signal
-from functools import partial
-from typing import Any, Callable, Iterable, Optional, TextIO
+from typing import Any, Iterable, Optional, TextIO
 
 from gdbext.bridge.commands.command import attempt, find_function, make_report, working, write_beside
 from gdbext.bridge.commands.context import Context
@@ -24,7 +23,7 @@ from gdbext.grammar.exchange import Question, answer_path, open_answer, read_que
 from gdbext.render import printing
 from gdbext.report import Report, Rows, rendered, rows_of
 from gdbext.starting import dependencies
-from gdbext.starting.failures import find_limit
+from gdbext.starting.failures import put
 from gdbext.starting.parent import end_with_parent
 
 KEPT = 10_000  # rows of each table
@@ -75,11 +74,11 @@ class _Shell:
 
     def _end(self) -> None:
         self.hold.let_go()
-        _written(self.stream.close)
+        put(self.stream.close)
 
     def _put(self, pieces: Iterable[str]) -> None:
         for piece in pieces:
-            _written(partial(self.stream.write, piece))
+            put(self.stream.write, piece)
 
     def _answer(self) -> None:
         question = self.question
@@ -134,14 +133,6 @@ def _keep(rows: Rows[Any], limit: Optional[int]) -> bool:
     if not needed:
         return False
     return rows.keep(min(needed, KEPT)) and needed > KEPT
-
-
-def _written(write: Callable[[], object]) -> None:
-    try:
-        write()
-    except OSError as error:
-        full = GdbextError(f"cannot write the answer: {error.strerror}", "TMPDIR names the place for it")
-        raise find_limit(error) or full from None
 
 
 def _prepare(spec: Any, live: bool) -> None:

@@ -519,9 +519,11 @@ def test_a_core_that_shrinks_under_gdb_is_named(program, how):
     assert json.loads(out)["error"]["kind"] == "bad-core" if how else out == ""
 
 
-def test_a_gdb_that_dies_of_sigbus_over_a_whole_core(program):
+def test_a_gdb_that_a_page_of_the_core_has_ended(program):
     error = program.fails("triage", "--core", program.core, signal=signal.SIGBUS)
     assert error["message"] == "gdb was ended by SIGBUS before it answered"
+    assert error["hint"].startswith(f"the disk may not give {program.core}, or it was cut meanwhile: copy what")
+    assert program.fails("lockwait", "--pid", os.getpid(), signal=signal.SIGBUS)["hint"] is None
 
 
 def test_what_a_gdb_prints_as_it_dies_is_not_shown(program):
