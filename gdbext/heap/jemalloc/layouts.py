@@ -176,6 +176,7 @@ WANTED: Mapping[str, Wanted] = {
         {
             "ind": ("ehooks.ind", "ind"),
             "hooks": ("ehooks.ptr", "extent_hooks"),
+            "mutex": _mutex("mtx"),
             **_same("blocks", "avail", "allocated", "resident", "mapped", "n_thp"),
             **_same("edata_allocated", "rtree_allocated"),
         },

@@ -18,7 +18,19 @@ from gdbext.heap.jemalloc.report.check import check as report_check
 from gdbext.process import Thread
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from tests.support.jeworld import BASE, BIG_PAGES, CONSTANTS, HEAP, LAYOUTS, MODULE, NARROW, WIDE, laid, with_big_pages
+from tests.support.jeworld import (
+    BASE,
+    BASE_SIZE,
+    BIG_PAGES,
+    CONSTANTS,
+    HEAP,
+    LAYOUTS,
+    MODULE,
+    NARROW,
+    WIDE,
+    laid,
+    with_big_pages,
+)
 
 VERSIONS = list(LAYOUTS)
 PAGES = {"dirty": 2, "muzzy": 1, "retained": 4}
@@ -58,6 +70,10 @@ class Sound:
 
     def cache(self, kind):
         return self.world.arenas[self.owners[kind]] + self.layout["arena"].offset(kind)
+
+    def base(self, arena):
+        at = self.world.arenas[arena] + self.layout["arena"].offset("base") - BASE
+        return int.from_bytes(self.world.base[at : at + 8], "little")
 
     def sums(self, cache, nextents, nbytes):
         known = self.layout["cache"]
@@ -181,16 +197,43 @@ def test_without_statistics_only_what_is_always_kept_counts():
     sound = Sound("5.3.0")
     for arena, index in ((0, 0), (1, 3)):
         sound.world.put("bin", sound.bin(arena, index), nslabs=0, curregs=0, curslabs=0)
-    for arena in sound.world.arenas:
-        at = arena + sound.layout["arena"].offset("base") - BASE
-        base = int.from_bytes(sound.world.base[at : at + 8], "little")
-        sound.world.put("base", base, allocated=0)
+    for arena in (0, 1):
+        sound.world.put("base", sound.base(arena), allocated=0, resident=BASE_SIZE + 1, n_thp=99)
     for kind in PAGES:
         sound.sums(sound.cache(kind), 0, 0)
     sound.world.word(sound.large, 0)
     assert told(sound.problems()) == []
     sound.world.put("arena", sound.world.arenas[0], nactive=2)
     assert told(sound.problems()) == [("extent-count", "arena 0 counts 2 active pages, the radix tree has 1")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("members", "counted"),
+    [
+        ({"allocated": 8193}, "8193 bytes allocated, and only 8192 resident"),
+        ({"resident": BASE_SIZE + 1}, f"{BASE_SIZE + 1} bytes resident, and only {BASE_SIZE} mapped"),
+        ({"n_thp": 7}, f"{7 << 21} bytes in huge pages, and only {BASE_SIZE} mapped"),
+    ],
+    ids=["allocated", "resident", "n_thp"],
+)
+def test_bytes_of_a_base(version, members, counted):
+    sound = Sound(version)
+    base = sound.base(1)
+    sound.world.put("base", base, allocated=8192, n_thp=6)
+    assert told(sound.problems()) == []
+    sound.world.put("base", base, **members)
+    message = f"the base of arena 1 counts {counted}"
+    assert sound.problems() == [Problem("base", base, message, corruption=True)]
+    sound.world.put("base", base, mutex=1)
+    assert sound.problems() == [Problem("base", base, f"{message}; in flux: the mutex of its base is held")]
+
+
+def test_a_block_that_is_no_whole_huge_page_says_that_they_are_smaller():
+    sound = Sound("5.3.0")
+    sound.world.put("base_block", BASE, size=BASE_SIZE - (1 << 20))
+    sound.world.put("base", sound.base(0), n_thp=12)
+    assert told(sound.problems()) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
