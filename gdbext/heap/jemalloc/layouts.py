@@ -141,6 +141,8 @@ WANTED: Mapping[str, Wanted] = {
             "guarded_bin_stats": ("guarded_eset.bin_stats",),
             "heaps": ("eset.bins", "heaps"),
             "guarded_heaps": ("guarded_eset.bins",),
+            "bitmap": ("eset.bitmap", "bitmap"),
+            "guarded_bitmap": ("guarded_eset.bitmap",),
             "mutex": _mutex("mtx"),
             "lru": ("eset.lru.head.qlh_first", "lru.qlh_first"),
             "guarded_lru": ("guarded_eset.lru.head.qlh_first",),
