@@ -134,7 +134,7 @@ mod system {
 
     /// Starts a thread, or not; one that is must be joined before the call goes.
     #[cfg(not(miri))]
-    pub fn start<W: Fn() + Sync>(call: &Call<W>) -> Option<Thread> {
+    pub(super) fn start<W: Fn() + Sync>(call: &Call<W>) -> Option<Thread> {
         let mut attributes = [0; 16];
         unsafe {
             if pthread_attr_init(&mut attributes) != 0 {
@@ -148,7 +148,7 @@ mod system {
     }
 
     #[cfg(miri)]
-    pub fn start<W: Fn() + Sync>(call: &Call<W>) -> Option<Thread> {
+    pub(super) fn start<W: Fn() + Sync>(call: &Call<W>) -> Option<Thread> {
         let _ = STACK;
         unsafe { started(call, std::ptr::null()) }
     }
@@ -162,7 +162,7 @@ mod system {
         }
     }
 
-    pub fn join(thread: Thread) {
+    pub(super) fn join(thread: Thread) {
         unsafe { pthread_join(thread, null_mut()) };
     }
 
@@ -177,11 +177,11 @@ mod system {
 
 #[cfg(not(unix))]
 mod system {
-    pub fn start<W>(_: &super::Call<W>) -> Option<()> {
+    pub(super) fn start<W>(_: &super::Call<W>) -> Option<()> {
         None
     }
 
-    pub fn join(_: ()) {}
+    pub(super) fn join(_: ()) {}
 }
 
 /// While it lives, threads that are started get no signals: these are for the debugger's own.
