@@ -154,7 +154,7 @@ class _Run:
         )
         write_question(folder, question)
         with ending.owned(lambda: _find_stoppable(question.pid), partial(_wake, folder)):
-            return run_gdb(job, folder, self.deadline), find_trailer(folder)
+            return run_gdb(job, folder, self.deadline, question.pid), find_trailer(folder)
 
     def _sample_before(self, job: GdbJob) -> None:
         """Take all samples but the last, each compared with the one before.
