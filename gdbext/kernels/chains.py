@@ -185,23 +185,23 @@ class Spans:
         return np.array([len(buffer) for buffer in self._buffers], np.uint64)
 
     @cached_property
-    def _whole(self) -> "Optional[Tuple[memoryview, U64]]":
-        """What all buffers are parts of, as those of a core are, and where in it each begins; else None."""
-        if len(self._buffers) < _MANY_SPANS or len({id(buffer.obj) for buffer in self._buffers}) > 1:
-            return None
-        whole = memoryview(self._buffers[0].obj)
-        if not whole.c_contiguous:
-            return None
-        whole = whole.cast("B")
+    def _wholes(self) -> "Sequence[Tuple[memoryview, Mask, U64]]":
+        """The few buffers that all are parts of, as those of a core are: which are, and where in it; else none."""
+        owners = {id(buffer.obj): memoryview(buffer.obj) for buffer in self._buffers}
+        many = len(self._buffers) >= _MANY_SPANS * len(owners)
+        if not owners or not many or not all(owner.c_contiguous for owner in owners.values()):
+            return ()
+        owner = np.array([id(buffer.obj) for buffer in self._buffers], np.uint64)
         places = np.array([_place_of(buffer) for buffer in self._buffers], np.uint64)
-        return whole, places - np.uint64(_place_of(whole))
+        wholes = ((key, whole.cast("B")) for key, whole in owners.items())
+        return [(whole, owner == np.uint64(key), places - np.uint64(_place_of(whole))) for key, whole in wholes]
 
     def gather(self, addresses: U64, size: int, signed: bool = False) -> Tuple[U64, Mask]:
         """As :func:`gather_scalars`."""
         if size not in (1, 2, 4, 8):
             return self._gather_odd(addresses, size, signed)
-        if self._whole is not None:
-            return self._gather_whole(*self._whole, addresses, (size, signed))
+        if self._wholes:
+            return self._gather_from_wholes(addresses, (size, signed))
         values, known = np.zeros(len(addresses), np.uint64), np.zeros(len(addresses), np.bool_)
         for at, rows in self._by_span(addresses):
             self._gather_in(at, addresses, rows, (size, signed), values, known)
@@ -265,16 +265,16 @@ class Spans:
             )
         values[rows], known[rows] = found, inside
 
-    def _gather_whole(
-        self, whole: memoryview, places: U64, addresses: U64, number: Tuple[int, bool]
-    ) -> Tuple[U64, Mask]:
+    def _gather_from_wholes(self, addresses: U64, number: Tuple[int, bool]) -> Tuple[U64, Mask]:
         size = np.uint64(number[0])
         at = np.searchsorted(self._starts, addresses, side="right") - 1
         offsets = addresses - self._starts[np.maximum(at, 0)]
         begins = (at >= 0) & (offsets < self._lengths[at])
         known: Mask = begins & (self._lengths[at] - offsets >= size)
         values = np.zeros(len(addresses), np.uint64)
-        values[known] = _taken(self._view_of(-1, whole, number), places[at[known]] + offsets[known], number)
+        for nth, (whole, parts, places) in enumerate(self._wholes):
+            rows = np.flatnonzero(known & parts[at])
+            values[rows] = _taken(self._view_of(-1 - nth, whole, number), places[at[rows]] + offsets[rows], number)
         self._gather_crossing(addresses, begins & ~known, number, values, known)
         return values, known
 

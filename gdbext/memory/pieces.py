@@ -67,6 +67,11 @@ class PieceMemory:
         """As :meth:`read`."""
         return self.read(address, size)
 
+    def mapped(self) -> "list[tuple[int, memoryview]]":
+        """Return by address what can be had without copying: start, and bytes."""
+        mapped = (piece for piece in self._pieces if isinstance(piece[2], memoryview))
+        return [(start, data[start + delta : end + delta]) for start, end, data, delta in mapped]  # type: ignore[misc]
+
     def regions(self) -> Sequence[Region]:
         """Return the mappings, sorted by address, disjoint; absent ones included."""
         return self._regions

@@ -1,4 +1,4 @@
-"""Words of a target's memory by the column: in blocks by the kernel, elsewhere in pieces that are kept."""
+"""Words of a target's memory by the column: of what is mapped here by the kernel, else in pieces that are kept."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class Words:
         self.index: BlockIndex = reach.marked.blocks.index
         self._spans = reach.marked.spans
         self._held = Spans(self._spans, self.target.abi.byteorder)
+        mapped = getattr(reach.target.memory, "mapped", None)
+        self._mapped_views = Spans(mapped() if mapped is not None else (), self.target.abi.byteorder)
         self._starts = np.array([start for start, _ in self._spans], np.uint64)
         self._rules = reach.rules
         self._clear = np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
@@ -88,6 +90,8 @@ class Words:
         """
         values, known = self.in_blocks(addresses, size)
         rest = np.flatnonzero(~known)
+        values[rest], known[rest] = self._mapped_views.gather(addresses[rest], size or self.size)
+        rest = rest[~known[rest]]
         pieces = addresses[rest] >> np.uint64(_PIECE_BITS)
         for piece in np.unique(pieces).tolist():
             rows = rest[pieces == np.uint64(piece)]
