@@ -19,6 +19,7 @@ from gdbext.process import Thread
 
 # Names of C++ have spaces: "(anonymous namespace)::lock".
 _WHERE = re.compile(r"^(?P<name>\S.*?)(?: \+ (?P<offset>\d+))? in section \S+?(?: of (?P<file>.+))?$")
+_SAME = 8  # threads; a block of a library that was loaded later is malloc's, and nowhere near the same distance
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -30,6 +31,7 @@ class GdbSymbols:
 
     def __init__(self, threads: Sequence[gdb.InferiorThread] = ()) -> None:
         self._threads = {one.num: one for one in threads}
+        self._offsets: "dict[str, list[int]]" = {}
 
     def find_symbols(self, name: str) -> Sequence[Symbol]:
         """Return every static or global object of that name, from debug info or ``.symtab``."""
@@ -48,7 +50,19 @@ class GdbSymbols:
         return list(found.values())
 
     def find_tls(self, name: str, thread: Thread) -> Optional[int]:
-        """Return the address of a thread-local variable in ``thread``, or None."""
+        """Return the address of a thread-local variable in ``thread``, or None.
+
+        Once it is equally far from the pointers of some threads, it is so in all: gdb takes its time for each.
+        """
+        offsets = self._offsets.setdefault(name, [])
+        if thread.tls and len(offsets) == _SAME and len(set(offsets)) == 1:
+            return thread.tls + offsets[0]
+        address = self._ask_tls(name, thread)
+        if address is not None and thread.tls and len(offsets) < _SAME:
+            offsets.append(address - thread.tls)
+        return address
+
+    def _ask_tls(self, name: str, thread: Thread) -> Optional[int]:
         known = self._find_thread(thread.number) if _NAME.fullmatch(name) else None
         if known is None:
             return None

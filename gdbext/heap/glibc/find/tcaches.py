@@ -27,13 +27,11 @@ from gdbext.heap.glibc.layouts import TcacheLayout, chunk_sizes
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes, sizes_for
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
-from gdbext.process import Thread
 from gdbext.report import Problem
 from gdbext.target import Target
 
 _PIECE = 4096
 _EXAMINED_LIMIT = 1 << 20
-_ASKED = 8  # threads that the debugger is asked for; in all others a variable of libc's is as far from the pointer
 _CLEAR = 1000  # links more for one reading than for the other
 _WALK_LIMIT = 64  # entries of one list that are looked at to judge it
 
@@ -248,21 +246,11 @@ def _by_symbol(search: _Search, name: str) -> dict[int, int]:
     target = search.probe.target
     if not search.location.trusted_debug:
         return {}
-    few, others = target.threads[:_ASKED], target.threads[_ASKED:]
-    places = _ask(target, name, few)
-    if len(places) == len(few) and others:  # a debugger takes its time for each
-        places = {**_elsewhere(search.probe, places), **places}
-    missing = [thread for thread in others if thread.number not in places]
-    places.update(_ask(target, name, missing))
-    if len(places) < len(target.threads):
+    asked = {thread.number: target.symbols.find_tls(name, thread) for thread in target.threads}
+    places = {number: at for number, at in asked.items() if at is not None}
+    if len(places) < len(asked):
         places = {**_elsewhere(search.probe, places), **places}
     return _read_all(search.probe, places)
-
-
-def _ask(target: Target, name: str, threads: Sequence[Thread]) -> dict[int, int]:
-    """Return where a TLS variable is in each of some threads for which the debugger knows it."""
-    asked = ((thread.number, target.symbols.find_tls(name, thread)) for thread in threads)
-    return {number: at for number, at in asked if at is not None}
 
 
 def _elsewhere(probe: Probe, places: Mapping[int, int]) -> dict[int, int]:
