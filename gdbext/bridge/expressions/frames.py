@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Iterator, Optional
 
@@ -46,6 +47,13 @@ class Place:
     def __str__(self) -> str:
         return f"frame {self.level} of thread {self.thread}"
 
+    @contextmanager
+    def selected(self) -> Iterator[None]:
+        """Have gdb select the frame; the caller gives back the selection (``selection.kept``)."""
+        self.frame.select()
+        with language.like_c():  # gdb's language follows the frame
+            yield
+
 
 def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]:
     """Iterate over frames, newest first, of the selected thread, then of the others; each is selected.
@@ -55,19 +63,19 @@ def for_each_frame(bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]
     :param most: frames of one thread.
     """
     for thread in selected_first():
-        yield from frames_of(thread, bound, most)
+        for place in frames_of(thread, bound, most):
+            with place.selected():
+                yield place
 
 
 def frames_of(thread: gdb.InferiorThread, bound: Bound, most: int = FRAMES_A_THREAD) -> Iterator[Place]:
-    """Iterate over the frames of one thread as :func:`for_each_frame` does."""
+    """Iterate over the frames of one thread, newest first. The thread is selected, which the caller takes back."""
     if bound.spent:
         return
     for level, frame in enumerate(_frames(thread, bound)):
         if level >= most:
             break
-        frame.select()
-        with language.like_c():  # gdb's language follows the frame
-            yield Place(thread.num, level, frame)
+        yield Place(thread.num, level, frame)
 
 
 def selected_first() -> Iterator[gdb.InferiorThread]:

@@ -335,9 +335,10 @@ class _Locals:
                 continue
             named = False
             for place in frames_of(thread, bound):
-                for block, name in self._named(place):
+                for block, names in self._named(place):
                     named = True
-                    yield from _local(place, block, name)
+                    with place.selected():
+                        yield from (one for name in names for one in _local(place, block, name))
             if counters and not named and not bound.spent:
                 self._without.add(counters)
 
@@ -346,13 +347,14 @@ class _Locals:
         frames = self._stacks.find_whole(thread.num) if self._stacks is not None else None
         return tuple((frame.pc, frame.function == HANDLER) for frame in frames or ())
 
-    def _named(self, place: Place) -> "Iterator[tuple[gdb.Block, str]]":
+    def _named(self, place: Place) -> "Iterator[tuple[gdb.Block, Sequence[str]]]":
         for block in blocks_of(place):
             key = block.start, block.end
             if key not in self._names:
-                self._names[key] = [one.name for one in block if _is_interesting(one, self._kinds)]
-            for name in self._names[key]:
-                yield block, name
+                with place.selected():
+                    self._names[key] = [one.name for one in block if _is_interesting(one, self._kinds)]
+            if self._names[key]:
+                yield block, self._names[key]
 
 
 def blocks_of(place: Place) -> Iterator[gdb.Block]:

@@ -12,7 +12,7 @@ import gdb
 
 from gdbext.bridge.decoded import ask
 from gdbext.bridge.expressions import language, lookup, minimal, selection, values, wordsize
-from gdbext.bridge.expressions.frames import Bound, Place, for_each_frame
+from gdbext.bridge.expressions.frames import Bound, Place, frames_of, selected_first
 from gdbext.bridge.ports import discover
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
 from gdbext.bridge.ports.types import GdbTypes
@@ -133,13 +133,15 @@ class GdbClues:
 
     def _locals(self, bound: Bound) -> Iterator[TypedPlace]:
         worth: "dict[tuple[int, int], list[str]]" = {}
-        for place in for_each_frame(bound, _FRAMES):
+        for place in (one for thread in selected_first() for one in frames_of(thread, bound, _FRAMES)):
             for block in discover.blocks_of(place):
                 key = block.start, block.end
                 if key not in worth:
-                    worth[key] = [one.name for one in block if self._is_worth_local(one)]
-                for name in worth[key]:
-                    yield from self._of_local(place, block, name)
+                    with place.selected():
+                        worth[key] = [one.name for one in block if self._is_worth_local(one)]
+                if worth[key]:
+                    with place.selected():
+                        yield from (one for name in worth[key] for one in self._of_local(place, block, name))
         if bound.spent:
             self._cut("locals of frames")
 
