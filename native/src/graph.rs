@@ -71,7 +71,7 @@ impl<'a> Job<'a> {
         let several = threads() > 1;
         loop {
             while !(self.open.is_empty() && self.partly.is_empty()) {
-                if several && self.partly.is_empty() && self.open.len() >= MANY {
+                if several && self.open.len() >= MANY {
                     self.together(deadline);
                 } else {
                     self.alone(deadline, several);
@@ -101,17 +101,22 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Looks at block after block; until there are many, where there are several threads.
+    /// Looks at block after block; until there are many, where there are several threads. What is left of large blocks
+    /// comes last: else all that they lead to would be open at a time.
     fn alone(&mut self, deadline: Instant, several: bool) {
         let (mut open, mut partly) = (std::mem::take(&mut self.open), std::mem::take(&mut self.partly));
         let (mut worked, mut look) = (0, Look::default());
         loop {
-            if let Some((row, from)) = partly.pop() {
+            if several && open.len() >= MANY {
+                break;
+            } else if open.is_empty() {
+                let (row, from) = match partly.pop() {
+                    Some(next) => next,
+                    None => break,
+                };
                 let (bytes, left) = self.look(row as usize, from, &mut look.hints, &mut open);
                 partly.extend(left.map(|at| (row, at)));
                 worked += bytes;
-            } else if open.is_empty() || several && open.len() >= MANY {
-                break;
             } else {
                 let mut rows = [0; BLOCKS];
                 let last = open.len() - BLOCKS.min(open.len());
@@ -161,9 +166,9 @@ impl<'a> Job<'a> {
             }
         };
         run_together(threads(), work);
-        let (open, partly) = next.into_inner().unwrap_or_default();
+        let (open, mut partly) = next.into_inner().unwrap_or_default();
         self.open = open;
-        self.partly = partly;
+        self.partly.append(&mut partly);
     }
 
     /// Scans some blocks, no more than [`BLOCKS`], and adds the blocks to `open` that are to be scanned because of it;

@@ -24,6 +24,7 @@ from gdbext.report import Problem
 from gdbext.target import Target
 
 _HEAD = 1  # why a chain ended, in the numbers of gdbext.kernels.chains: at its header
+_AT_ONCE = 1 << 16  # nodes
 SAFE_LINKING_SHIFT = 12
 
 
@@ -202,7 +203,7 @@ def _sound_lists(memory: ListMemory, bins: Sequence[Bin], chains: Chains) -> Mas
     )
     ends, filled = np.cumsum(lengths), lengths > 0
     bad = np.zeros(len(bins), np.int64)
-    for part in slices(len(nodes)):
+    for part in slices(len(nodes), _AT_ONCE):
         at = np.arange(part.start, part.stop)
         row = np.searchsorted(ends, at, side="right")
         before = np.where(at == (ends - lengths)[row], header[row], nodes[at - 1])
