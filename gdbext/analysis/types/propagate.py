@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from gdbext.progress import Progress
 
 I64 = npt.NDArray[np.int64]
 
-_AT_ONCE = 1 << 17  # pointers
+_AT_ONCE = 1 << 16  # pointers
 _FEW = 1 << 15  # rows that are sorted
 _MOST_OBJECTS = 1 << 24  # of one round: sizes may be anything in damaged memory
 _LOOKED_AT = 16  # objects of what may be an array
@@ -49,6 +49,8 @@ class _Lot:
 
     def of(self, whole: Mask) -> "_Lot":
         """Return those of some objects alone."""
+        if whole.all():
+            return self
         kept = whole if self.link.count == 1 else np.repeat(whole, self.link.count)
         return _Lot(self.link, self.place[kept], self.value[kept], self.confidence)
 
@@ -78,7 +80,7 @@ class _Rows:
         if self._mask is None:
             yield np.unique(np.concatenate(self._few))
             return
-        for part in slices(self._rows):
+        for part in slices(self._rows, _AT_ONCE):
             yield part.start + np.flatnonzero(self._mask[part])
 
 
@@ -186,14 +188,20 @@ class Propagation:
 
     def _visit_many(self, layout: Layout, batch: Sequence[Objects], level: int) -> None:
         """The same link by link through many objects, so that each block is seen once, in the order of addresses."""
-        sound = []
-        for places in self._unrolled(layout, batch):
-            sound.append(self._pointers(layout, places, level)[1])
-            self._doubt(places[~sound[-1]])
+        first = self._first_lots(layout, batch, level)
+        sound = [] if len(layout.links) == 1 else [whole for _, whole in first]
         for link in layout.links:
             parts = zip(self._unrolled(layout, batch), sound)
             lots = (self._lot(link, places, level)[0].of(whole) for places, whole in parts)
-            self._lead_on(link, level if link.sure else LOW, lots)
+            alone = (lot.of(whole) for lot, whole in first)  # nothing where there are others
+            self._lead_on(link, level if link.sure else LOW, chain(lots, alone))
+
+    def _first_lots(self, layout: Layout, batch: Sequence[Objects], level: int) -> "Iterator[tuple[_Lot, Mask]]":
+        """Iterate over the pointers of the first link and which objects have pointers where they should."""
+        for places in self._unrolled(layout, batch):
+            lots, sound = self._pointers(layout, places, level)
+            self._doubt(places[~sound])
+            yield lots[0], sound
 
     def _doubt(self, places: U64) -> None:
         rows = self.words.rows_at(places)
