@@ -20,7 +20,8 @@ pub const REACHED: u8 = 2;
 /// Does not count: above all others, so that nothing raises it.
 const DEAD: u8 = 3;
 
-const MANY: usize = sized(1 << 12, 4); // blocks to be looked at from which threads are worth their start
+const MANY: usize = sized(1 << 12, 4); // blocks to be looked at from which rounds and threads are worth their start
+const WIDE: usize = sized(1 << 20, 8); // blocks to be looked at from which large ones are left for later
 const PORTION: usize = sized(1 << 8, 2); // blocks that a thread takes at a time
 const STRETCH: u64 = sized(1 << 20, 24) as u64; // bytes of one block that are looked at in one go
 const PATIENCE: u64 = sized(1 << 20, 24) as u64; // bytes between two looks at the clock
@@ -35,6 +36,9 @@ pub struct Job<'a> {
     pointers: Pointers,
     states: Vec<AtomicU8>,
     open: Vec<u32>,
+    /// Those that were open when a round began, in order, and how many of them were looked at.
+    round: Vec<u32>,
+    at: usize,
     /// Large blocks that were left, and how many of their bytes were looked at.
     partly: Vec<(u32, u64)>,
     level: u8,
@@ -55,8 +59,8 @@ impl<'a> Job<'a> {
         }
         let known = |(&state, &live): (&u8, &u8)| AtomicU8::new(if live != 0 { state.min(REACHED) } else { DEAD });
         let states: Vec<_> = states.iter().zip(live).map(known).collect();
-        let (open, partly) = (Vec::new(), Vec::new());
-        let mut job = Job { memory, index, pointers, states, open, partly, level: REACHED };
+        let (open, round, partly) = (Vec::new(), Vec::new(), Vec::new());
+        let mut job = Job { memory, index, pointers, states, open, round, at: 0, partly, level: REACHED };
         job.open = job.having(REACHED);
         Some(job)
     }
@@ -68,13 +72,16 @@ impl<'a> Job<'a> {
 
     /// Propagates until the deadline; returns whether it has come to an end.
     pub fn run(&mut self, deadline: Instant) -> bool {
-        let several = threads() > 1;
         loop {
-            while !(self.open.is_empty() && self.partly.is_empty()) {
-                if several && self.open.len() >= MANY {
+            while !(self.open.is_empty() && self.round.is_empty() && self.partly.is_empty()) {
+                if !self.round.is_empty() {
                     self.together(deadline);
+                } else if self.partly.is_empty() && self.open.len() >= MANY || self.open.len() >= WIDE {
+                    self.round = std::mem::take(&mut self.open);
+                    self.round.sort_unstable();
+                    self.at = 0;
                 } else {
-                    self.alone(deadline, several);
+                    self.alone(deadline);
                 }
                 if Instant::now() >= deadline {
                     return false;
@@ -101,22 +108,20 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Looks at block after block; until there are many, where there are several threads. What is left of large blocks
-    /// comes last: else all that they lead to would be open at a time.
-    fn alone(&mut self, deadline: Instant, several: bool) {
+    /// Looks at block after block, at large ones first, until there are many to be looked at; never at so many that what
+    /// a large block leads to would all be open at a time.
+    fn alone(&mut self, deadline: Instant) {
         let (mut open, mut partly) = (std::mem::take(&mut self.open), std::mem::take(&mut self.partly));
         let (mut worked, mut look) = (0, Look::default());
         loop {
-            if several && open.len() >= MANY {
+            if open.len() >= WIDE {
                 break;
-            } else if open.is_empty() {
-                let (row, from) = match partly.pop() {
-                    Some(next) => next,
-                    None => break,
-                };
+            } else if let Some((row, from)) = partly.pop() {
                 let (bytes, left) = self.look(row as usize, from, &mut look.hints, &mut open);
                 partly.extend(left.map(|at| (row, at)));
                 worked += bytes;
+            } else if open.is_empty() || open.len() >= MANY {
+                break;
             } else {
                 let mut rows = [0; BLOCKS];
                 let last = open.len() - BLOCKS.min(open.len());
@@ -136,19 +141,19 @@ impl<'a> Job<'a> {
         self.partly = partly;
     }
 
-    /// One round over all that is open now; what it leads to is open then.
+    /// Goes on with a round over all that was open, in order of address, so that what lies near is fetched together; what
+    /// it leads to is open then.
     fn together(&mut self, deadline: Instant) {
-        let open = std::mem::take(&mut self.open);
-        let (taken, next) = (AtomicUsize::new(0), Mutex::new((Vec::new(), Vec::new())));
+        let (taken, next) = (AtomicUsize::new(self.at), Mutex::new((Vec::new(), Vec::new())));
         let work = || {
             let (mut found, mut partly, mut look) = (Vec::new(), Vec::new(), Look::default());
             let (mut worked, mut late) = (0, false);
-            loop {
+            while !late {
                 let from = taken.fetch_add(PORTION, Ordering::Relaxed);
-                if from >= open.len() {
+                if from >= self.round.len() {
                     break;
                 }
-                for rows in open[from..open.len().min(from + PORTION)].chunks(BLOCKS) {
+                for rows in self.round[from..self.round.len().min(from + PORTION)].chunks(BLOCKS) {
                     if late {
                         found.extend_from_slice(rows); // for the next round
                         continue;
@@ -166,8 +171,12 @@ impl<'a> Job<'a> {
             }
         };
         run_together(threads(), work);
-        let (open, mut partly) = next.into_inner().unwrap_or_default();
-        self.open = open;
+        self.at = taken.into_inner();
+        if self.at >= self.round.len() {
+            self.round = Vec::new();
+        }
+        let (mut open, mut partly) = next.into_inner().unwrap_or_default();
+        self.open.append(&mut open);
         self.partly.append(&mut partly);
     }
 
