@@ -140,8 +140,7 @@ def find_kept(reach: Reach, names: RootNames) -> Kept:
     reach.progress.at("finding what keeps what alive", 0, None)
     dominator = find_dominators(reach.find_edges(), owned.row, owned.owner)
     rows, roots = len(reach), len(owned.owners)
-    total, counts = sum_up_tree(dominator, np.concatenate((reach.size, np.zeros(roots, np.uint64))))
-    count = counts.astype(np.uint32)
+    total, count = sum_up_tree(dominator, np.concatenate((reach.size, np.zeros(roots, np.uint64))))
     count[rows:] -= np.minimum(count[rows:], np.uint32(1))
     return Kept(owned, dominator, total, count, rows)
 
