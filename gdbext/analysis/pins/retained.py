@@ -232,11 +232,11 @@ def _type_rows(reach: Reach, kept: Kept, places: Places, top: int, whole: int) -
     types = places.types
     if types is None:
         return None
-    code, names = types.code, types.types
-    count = np.bincount(code[kept.reached], minlength=len(names))
-    outer = kept.reached & (code > 0) & ~_nested(kept, code)
+    code, names, reached = types.code, types.types, kept.reached
+    count = np.bincount(code[reached], minlength=len(names))
+    outer = reached & (code > 0) & ~_nested(kept, code)
     total = _sums(code, kept.bytes[: kept.rows], outer, len(names))
-    own = _sums(code, reach.size, kept.reached, len(names))
+    own = _sums(code, reach.size, reached, len(names))
     rows = [
         TypeRow(int(total[at]), int(total[at]) / whole, int(own[at]), int(count[at]), names[at].name)
         for at in _most(total, top)
@@ -262,9 +262,9 @@ def _nested(kept: Kept, code: U32) -> Mask:
     leads = np.zeros(int(code.max(initial=0)) + 1, np.bool_)
     leads[code[kept.count[: kept.rows] > 1]] = True
     leads[0] = False  # the unknown
-    left = [np.empty(0, np.int64)]
+    left, reached = [np.empty(0, np.int64)], kept.reached
     for part in slices(kept.rows):
-        rows = part.start + np.flatnonzero(kept.reached[part] & leads[code[part]])
+        rows = part.start + np.flatnonzero(reached[part] & leads[code[part]])
         left.append(_climb(kept, code, rows, nested))
     rows = np.concatenate(left)
     if len(rows):

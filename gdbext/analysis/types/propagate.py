@@ -305,12 +305,12 @@ class Propagation:
         links = [link for link in layout.links if link.sure]
         good = np.full(len(rows), bool(links))
         some = np.zeros(len(rows), np.bool_)
+        rest, address, size = np.flatnonzero(good), self.words.index.address[rows], self.words.index.size[rows]
         for number in range(1, _LOOKED_AT):
-            end = np.uint64((number + 1) * layout.size)
-            rest = np.flatnonzero(good & (self.words.index.size[rows] >= end))
+            rest = rest[good[rest] & (size[rest] >= np.uint64((number + 1) * layout.size))]
             if not len(rest):
                 break
-            places = self.words.index.address[rows[rest]] + np.uint64(number * layout.size)
+            places = address[rest] + np.uint64(number * layout.size)
             for link in links:
                 values, _ = self.words.pointers(places + np.uint64(link.offset))
                 mapped = self.words.mapped(values)

@@ -123,11 +123,12 @@ def _find_of_layout(
     empty: set[int] = set()
     odd: set[int] = set()
     for start in range(0, min(len(users), _EXAMINED_LIMIT), _PIECE):
-        for address, entries, wrong in _consistent(search, layout, users[start : start + _PIECE]):
-            if any(entries) and _heads_fit(search, entries):
-                (odd if wrong else full).add(address)
-            elif not wrong and not any(entries):
-                empty.add(address)
+        addresses, entries, wrong = _consistent(search, layout, users[start : start + _PIECE])
+        filled = entries.any(axis=1)
+        empty.update(addresses[~filled & (wrong == 0)].tolist())
+        for at in np.flatnonzero(filled).tolist():
+            if _heads_fit(search, entries[at].tolist()):
+                (odd if wrong[at] else full).add(int(addresses[at]))
     return Found(layout, frozenset(full), frozenset(empty), frozenset(odd))
 
 
@@ -143,20 +144,18 @@ def _users_of_sizes(
     return users
 
 
-def _consistent(
-    search: _Search, layout: TcacheLayout, users: U64
-) -> Iterator[tuple[int, list[int], int]]:
-    """Iterate over the structures whose counts and heads agree, with these heads, and how many do not: at most one."""
+def _consistent(search: _Search, layout: TcacheLayout, users: U64) -> tuple[U64, U64, I64]:
+    """Return the structures whose counts and heads agree, with these heads, and how many do not: at most one."""
     rows, known = _read_rows(search, layout, users)
     if not len(rows):
-        return
+        return np.empty(0, np.uint64), np.empty((0, 1), np.uint64), np.empty(0, np.int64)
     used, entries = _counts_and_heads(search, layout, rows)
     limit = search.slots if search.slots is not None else (1 << 8 * layout.struct.member("counts").size) - 1
     agree = ((used > 0) == (entries != 0)) & (used >= 0) & (used <= limit)
     agree &= entries % np.uint64(search.location.alignment) == 0
     wrong = (~agree).sum(axis=1)
-    for at in np.flatnonzero(wrong <= 1).tolist():
-        yield known[at], np.where(agree[at], entries[at], np.uint64(0)).tolist(), int(wrong[at])
+    kept = np.flatnonzero(wrong <= 1)
+    return np.array(known, np.uint64)[kept], np.where(agree, entries, np.uint64(0))[kept], wrong[kept]
 
 
 def _read_rows(
