@@ -179,6 +179,28 @@ class _Held:
         return ctypes.byref(self.memory)
 
 
+class _Spans(chains.Spans):
+    """Prepared once, both for few numbers and for many."""
+
+    def __init__(self, kernels: "Native", spans: Sequence[Span], byteorder: str) -> None:
+        super().__init__(spans, byteorder)
+        self._kernels = kernels
+        self._held = _Held(spans)
+
+    def gather(self, addresses: U64, size: int, signed: bool = False) -> Tuple[U64, Mask]:
+        """As :func:`gdbext.kernels.chains.gather_scalars`."""
+        if len(addresses) < _FEW:
+            return super().gather(addresses, size, signed)
+        addresses = _column(addresses, "u8")
+        values, known = np.empty(len(addresses), np.uint64), np.empty(len(addresses), np.uint8)
+        how = (size, _swapped(self._byteorder), int(signed))
+        for at in range(0, len(addresses), _ROWS_AT_ONCE):
+            part = slice(at, at + _ROWS_AT_ONCE)
+            given = (_place(addresses[part]), len(addresses[part]), *how, _place(values[part]), _place(known[part]))
+            self._kernels._told(self._kernels._library.gx_gather_scalars(self._held.reference, *given))
+        return values, known.view(np.bool_)
+
+
 class Native:
     """The kernels of one loaded library."""
 
@@ -273,17 +295,11 @@ class Native:
         self, spans: Sequence[Span], addresses: U64, size: int, byteorder: str, signed: bool = False
     ) -> Tuple[U64, Mask]:
         """As :func:`gdbext.kernels.chains.gather_scalars`."""
-        if len(addresses) < _FEW:
-            return chains.gather_scalars(spans, addresses, size, byteorder, signed)
-        held, addresses = _Held(spans), _column(addresses, "u8")
-        values, known = np.empty(len(addresses), np.uint64), np.empty(len(addresses), np.uint8)
-        how = (size, _swapped(byteorder), int(signed))
-        for at in range(0, len(addresses), _ROWS_AT_ONCE):
-            part = slice(at, at + _ROWS_AT_ONCE)
-            given = (_place(addresses[part]), len(addresses[part]))
-            found = (_place(values[part]), _place(known[part]))
-            self._told(self._library.gx_gather_scalars(held.reference, *given, *how, *found))
-        return values, known.view(np.bool_)
+        return self.hold_spans(spans, byteorder).gather(addresses, size, signed)
+
+    def hold_spans(self, spans: Sequence[Span], byteorder: str) -> chains.Spans:
+        """As :class:`gdbext.kernels.chains.Spans`."""
+        return _Spans(self, spans, byteorder)
 
     # -- chains ---------------------------------------------------------------------------------------
 

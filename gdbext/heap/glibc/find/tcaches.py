@@ -31,7 +31,7 @@ from gdbext.process import Thread
 from gdbext.report import Problem
 from gdbext.target import Target
 
-_PIECE = 4096
+_PIECE = 1024
 _EXAMINED_LIMIT = 1 << 20
 _ASKED = 8  # threads that the debugger is asked for; in all others a variable of libc's is as far from the pointer
 _CLEAR = 1000  # links more for one reading than for the other
@@ -155,7 +155,7 @@ def _consistent(search: _Search, layout: TcacheLayout, users: U64) -> tuple[U64,
     agree &= entries % np.uint64(search.location.alignment) == 0
     wrong = (~agree).sum(axis=1)
     kept = np.flatnonzero(wrong <= 1)
-    return np.array(known, np.uint64)[kept], np.where(agree, entries, np.uint64(0))[kept], wrong[kept]
+    return np.array(known, np.uint64)[kept], np.where(agree[kept], entries[kept], np.uint64(0)), wrong[kept]
 
 
 def _read_rows(

@@ -18,7 +18,7 @@ from gdbext.heap.glibc.find.location import Location
 from gdbext.heap.glibc.read.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
 from gdbext.heap.model import U64, Blocks, Mask, State
-from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, Spans, walk_chains
+from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, Spans, hold_spans, walk_chains
 from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -78,7 +78,7 @@ class ListMemory:
 
     @cached_property
     def _held(self) -> Spans:
-        return Spans(self.spans, self.target.abi.byteorder)
+        return hold_spans(self.spans, self.target.abi.byteorder)
 
 
 @dataclass
