@@ -13,6 +13,10 @@ GDB_FLOOR=10
 PYTHON_FLOOR=3.9
 DEMO_PROGRAM=arena_proliferation
 
+# pip and gdb's own modules warn: with PYTHONWARNINGS=error nothing could be installed. It is for the tests.
+warnings=${PYTHONWARNINGS-}
+unset PYTHONWARNINGS
+
 usage() {
     cat <<'END'
 Usage: ./install.sh [--gdb PROGRAM] [--gdbinit]   install for this gdb; --gdbinit adds the source line
@@ -551,7 +555,7 @@ run_tests() {
     cd "$ROOT"
     run_checks >"$DEPS/checks.log" 2>&1 </dev/null &
     checks=$!
-    .venv/bin/python -m pytest -q -rs -n 2 "--boards=$boards" "$@" </dev/null || status=1
+    env ${warnings:+"PYTHONWARNINGS=$warnings"} .venv/bin/python -m pytest -q -rs -n 2 "--boards=$boards" "$@" </dev/null || status=1
     wait "$checks" || status=1
     cat "$DEPS/checks.log"
     exit $status

@@ -117,13 +117,34 @@ class Addition(Replacement):
             os.truncate(self._path, self._size)
 
 
+class NoReaderError(OSError):
+    """A FIFO that nobody reads."""
+
+
+def find_open(path: str) -> Optional[int]:
+    """Open the user's file to see whether it can be written, which changes nothing of it; None: it is still to be made.
+
+    :raises NoReaderError: it is a FIFO that nobody reads. One that somebody does is at its end when this is closed.
+    :raises OSError: it cannot be written, or not be made.
+    """
+    try:
+        return _without_waiting(path, os.O_WRONLY)
+    except FileNotFoundError:
+        folder = os.path.dirname(os.path.realpath(path))
+        if not os.path.isdir(folder):
+            raise
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+    return None
+
+
 def _without_waiting(path: str, flags: int) -> int:
     """Open what may be a pipe or a device, which would wait for its other end; an ``opener`` of ``open``."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
     except OSError as error:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
-            error.strerror = "it is a FIFO that nobody reads"
+            raise NoReaderError(error.errno, "it is a FIFO that nobody reads") from None
         raise
     os.set_blocking(descriptor, True)
     return descriptor

@@ -13,6 +13,7 @@ import queue
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,6 +31,7 @@ from gdbext.layout.types import Type
 from gdbext.memory.elf.elfcore import ElfCore
 from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.report import Problem
+from gdbext.starting import process
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
 from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
@@ -208,12 +210,17 @@ class _Link:
             self._open.remove(number)
 
     def _await(self, number: int) -> Any:
-        until = time.monotonic() + PATIENCE
+        began = time.monotonic()
+        unsaid = self._pid is not None and not self.holds
         while True:
             try:
                 message = self._inbox.get(timeout=_PAUSE)
             except queue.Empty:
-                if time.monotonic() > until:
+                waited = time.monotonic() - began
+                if unsaid and waited > process.UNSAID:
+                    unsaid = False
+                    self._tell_waiting()
+                if waited > PATIENCE:
                     self._fault = self._late()
                     self.end()
                 continue
@@ -227,6 +234,12 @@ class _Link:
                 if message.kind == FAIL:
                     raise message.contents
                 return _Part(self, message.contents.number) if isinstance(message.contents, Part) else message.contents
+
+    def _tell_waiting(self) -> None:
+        assert self._pid is not None
+        remark = process.find_waiting(self._pid)
+        if remark is not None and sys.stderr is not None:
+            print(f"gdbext: {remark}", file=sys.stderr)
 
     def _late(self) -> DebuggerError:
         if self._pid is not None and not self.holds:

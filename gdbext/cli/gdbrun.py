@@ -6,6 +6,7 @@ gdb runs in a session of its own, so that all of it can be ended; its exit statu
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,11 +14,13 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Callable, Iterator, Optional, Sequence
+from typing import Any, BinaryIO, Iterator, Optional, Sequence
 
 from gdbext.cli.children import await_end, end_group, started
+from gdbext.cli.streams import tell
 from gdbext.files import private
 from gdbext.grammar.exchange import answer_path
+from gdbext.starting import process as target
 from gdbext.starting.failures import not_run
 from gdbext.starting.gdbjob import LOADER, GdbJob, diagnostics, guarded_environment
 
@@ -50,10 +53,11 @@ class GdbOutcome:
     shrank: bool = False
 
 
-def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
+def run_gdb(job: GdbJob, folder: str, deadline: Optional[float], pid: Optional[int] = None) -> GdbOutcome:
     """Run gdb with the question of a folder; what it prints stays in the folder and is no answer.
 
     :param deadline: in seconds of ``time.monotonic``, or None.
+    :param pid: of the process that it is to hold, or None.
     :raises GdbextError: when it cannot be started.
     """
     size = _find_size(job.core)
@@ -61,7 +65,7 @@ def run_gdb(job: GdbJob, folder: str, deadline: Optional[float]) -> GdbOutcome:
         paths = (os.path.join(folder, name) for name in ("stdout", "stderr"))
         out, err = (stack.enter_context(open(path, "wb", opener=private)) for path in paths)
         process = stack.enter_context(_started(job, folder, out, err))
-        stopped = _wait(process, deadline, lambda: os.path.exists(answer_path(folder)))
+        stopped = _wait(process, deadline, pid, answer_path(folder))
     process.wait()
     # A name in it may hold any byte: a carriage return ends no line.
     with open(os.path.join(folder, "stderr"), encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -111,8 +115,20 @@ def _terminal() -> Iterator[tuple[int, ...]]:
             os.close(copy)
 
 
+def _left(deadline: Optional[float]) -> float:
+    return math.inf if deadline is None else max(deadline - time.monotonic(), 0)
+
+
+def _tell_waiting(pid: int, answer: str) -> None:
+    """Say what gdb waits for, unless it has come to write the answer: then the process goes on already."""
+    answered = os.path.exists(answer) and os.path.getsize(answer)
+    remark = None if answered else target.find_waiting(pid)
+    if remark is not None:
+        tell(f"gdbext: {remark}")
+
+
 def _wait(
-    process: "subprocess.Popen[bytes]", deadline: Optional[float], has_begun: Callable[[], bool]
+    process: "subprocess.Popen[bytes]", deadline: Optional[float], pid: Optional[int], answer: str
 ) -> Optional[str]:
     """Wait for gdb's end, not for its status: until that is taken, its group is ours; at the deadline or on Ctrl-C ask
     it to stop.
@@ -121,11 +137,13 @@ def _wait(
     """
     stopped = None
     try:
-        if not await_end(process, None if deadline is None else max(deadline - time.monotonic(), 0)):
+        if pid is not None and not await_end(process, min(target.UNSAID, _left(deadline))):
+            _tell_waiting(pid, answer)
+        if not await_end(process, None if deadline is None else _left(deadline)):
             stopped = "timeout"
     except KeyboardInterrupt:
         stopped = "interrupted"
-    if stopped is not None and has_begun():
+    if stopped is not None and os.path.exists(answer):
         with suppress(ProcessLookupError, KeyboardInterrupt):  # it has ended; the user has waited enough
             os.kill(process.pid, signal.SIGINT)  # Popen's own takes the status of one that has ended
             await_end(process, _GRACE)

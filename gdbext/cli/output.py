@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
-from typing import IO, Any, Iterator
+from typing import IO, Any, Iterator, Optional
 
 from gdbext.cli.ending import owned
 from gdbext.cli.options import Options
 from gdbext.cli.streams import put, standard_output, tell
 from gdbext.errors import GdbextError, UsageError
-from gdbext.files import Addition, Replacement
+from gdbext.files import Addition, NoReaderError, Replacement, find_open
 from gdbext.report import Status
 from gdbext.version import __version__
 from gdbext.wording import printable, unicode_text
 
 _STEP = 1 << 20
+_UNSAID, _POLL = 0.5, 0.02  # seconds of waiting before it is said; between two tries
 
 
 class Output:
@@ -33,6 +35,25 @@ class Output:
         self._path = options.json
         self._several = len(options.cores) > 1
         self._begun = False
+        self._held: Optional[int] = None
+
+    def open(self, deadline: Optional[float]) -> None:
+        """Check that the file of ``--json=FILE`` can be written. A FIFO's reader is waited for, and then kept.
+
+        :param deadline: in seconds of ``time.monotonic``, or None.
+        :raises UsageError: when it cannot.
+        """
+        if not self._path or self._held is not None:
+            return
+        try:
+            self._held = _find_open(self._path, deadline)
+        except OSError as error:
+            raise UsageError(f"cannot write {self._path}: {error.strerror}", "name another file") from None
+
+    def close(self) -> None:
+        """Let go of a FIFO's reader."""
+        if self._held is not None:
+            os.close(self._held)
 
     def begin(self, core: str) -> None:
         """Say of which core the next answer is, where there are several."""
@@ -94,6 +115,22 @@ class Output:
             yield new.stream
             new.commit()
         self._begun = self._several
+
+
+def _find_open(path: str, deadline: Optional[float]) -> Optional[int]:
+    """Do as ``files.find_open``, with patience for who is to read a FIFO."""
+    began, said = time.monotonic(), False
+    while True:
+        try:
+            return find_open(path)
+        except NoReaderError:
+            now = time.monotonic()
+            if deadline is not None and now > deadline:
+                raise
+            if not said and now - began > _UNSAID:
+                tell(f"gdbext: nobody reads {path}, which is a FIFO: waiting for whoever is to")
+                said = True
+        time.sleep(_POLL)
 
 
 def _is_stream(path: str) -> bool:

@@ -7,6 +7,7 @@ import resource
 import shutil
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Mapping, Optional, Sequence
@@ -18,7 +19,7 @@ from gdbext.cli.options import Options
 from gdbext.cli.output import Output
 from gdbext.cli.streams import tell
 from gdbext.cli.workfolder import is_full, work_folder
-from gdbext.errors import GdbextError, UsageError, out_of_memory
+from gdbext.errors import GdbextError, out_of_memory
 from gdbext.grammar.arguments import refuse_input
 from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
@@ -41,9 +42,13 @@ def answer_all(options: Options) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # gdb's too
     # A gdb that crashes would put its own core where we are: over the one that it was given, if both are named core.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    output = Output(options)
-    if len(options.cores) < 2:
-        return _answer(options, output)[0]
+    with closing(Output(options)) as output:
+        if len(options.cores) < 2:
+            return _answer(options, output)[0]
+        return _answer_each(options, output)
+
+
+def _answer_each(options: Options, output: Output) -> int:
     statuses = []
     for number, core in enumerate(options.cores, 1):
         output.begin(core)
@@ -97,7 +102,7 @@ class _Run:
 
         :raises GdbextError: when there is no answer.
         """
-        self._check_output()
+        self.output.open(self.deadline)  # found out now and not after an hour of gdb
         job = make_job(self.options, self.folder, self.deadline)
         refuse_input("--json", self.options.json, job.exe, "executable")
         self._sample_before(job)
@@ -149,15 +154,7 @@ class _Run:
         )
         write_question(folder, question)
         with ending.owned(lambda: _find_stoppable(question.pid), partial(_wake, folder)):
-            return run_gdb(job, folder, self.deadline), find_trailer(folder)
-
-    def _check_output(self) -> None:
-        # Found out now and not after an hour of gdb.
-        if self.options.json:
-            file = os.path.abspath(self.options.json)
-            written = file if os.path.exists(file) else os.path.dirname(file)
-            if os.path.isdir(file) or not os.access(written, os.W_OK):
-                raise UsageError(f"cannot write {self.options.json}", "name another file")
+            return run_gdb(job, folder, self.deadline, question.pid), find_trailer(folder)
 
     def _sample_before(self, job: GdbJob) -> None:
         """Take all samples but the last, each compared with the one before.

@@ -233,6 +233,8 @@ class Heap:
     :param metadata: start and end of what the allocator keeps for itself outside of ``spans``, or in blocks, and which
         may point at blocks without keeping them alive.
     :param foreign: start and end of the parts of ``spans`` that somebody else took from the system.
+    :param reserves: start and end of address space beside ``spans`` that they may grow into, without memory of its own;
+        a core of gdb's holds it as zeros that may be written.
     :param trimmable: counts the free bytes that the allocator would give back when asked, and names the command that
         says more; None where it cannot be asked.
     """
@@ -257,6 +259,7 @@ class Heap:
     links: Optional[Callable[[int, int, int], Iterable[Tuple[int, str]]]] = None
     metadata: Sequence[Tuple[int, int]] = ()
     foreign: Sequence[Tuple[int, int]] = ()
+    reserves: Sequence[Tuple[int, int]] = ()
     trimmable: Optional[Callable[[], Tuple[int, str]]] = None
 
     @property

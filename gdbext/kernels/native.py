@@ -27,11 +27,12 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check, threads
 
-ABI = 9
+ABI = 10
 STEP_MILLISECONDS = 50
 _NAME = "libgdbext_native.so"
 DAMAGED = "is damaged: "
 _MOST = (1 << 64) - 1
+_OUT_OF_MEMORY = -4
 _CHUNKS_AT_ONCE = 1 << 19
 _MOST_DISTINCT = 1 << 20
 _ROWS_AT_ONCE = 1 << 18
@@ -91,6 +92,7 @@ class _Blocks(ctypes.Structure):
 _SIGNATURES = {
     "gx_abi": (_u32, []),
     "gx_threads": (_u32, [_u32]),
+    "gx_refused": (ctypes.c_int64, []),
     "gx_walk_chunks": (ctypes.c_int64, [_pointer]),
     "gx_rows_of": (ctypes.c_int64, [_pointer, _u64, _pointer, _u64, _pointer]),
     "gx_find_blocks": (ctypes.c_int64, [_pointer, _pointer, _u64, _u32, _pointer]),
@@ -407,12 +409,20 @@ class Native:
             self._library.gx_job_free(job)
 
     def finish(self, job: Optional[int]) -> None:
-        """Run a job to its end, step by step."""
-        if not job:
-            raise NativeError("the native kernels refuse an argument: spans or blocks overlap, or are not sorted")
+        """Run a job to its end, step by step.
+
+        :raises MemoryError: when there is none for it.
+        """
+        self.begun(job)
         self._library.gx_threads(threads())
         while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
             check()
+
+    def begun(self, job: Optional[int]) -> int:
+        """Return a job, unless the library has just refused to begin it."""
+        if not job:
+            self._told(self._library.gx_refused())
+        return job  # type: ignore[return-value]
 
     def _blocks(self, index: BlockIndex) -> Any:
         """Return blocks as the library takes them; their index is built once. They live as long as ``index``."""
@@ -423,8 +433,13 @@ class Native:
 
     @staticmethod
     def _told(answer: int) -> int:
+        if answer == _OUT_OF_MEMORY:
+            raise MemoryError("there is none for the native kernels")
         if answer < 0:
-            reasons = {-1: "refuse an argument", -2: "had no room for the answer"}
+            reasons = {
+                -1: "refuse an argument: what is given overlaps, is not sorted, or does not fit together",
+                -2: "had no room for the answer",
+            }
             what = reasons.get(answer, "failed: a defect of gdbext")
             raise NativeError(f"the native kernels {what}")
         return answer
@@ -464,6 +479,7 @@ class _Built:
         library = kernels._library
         job = library.gx_index_new(ctypes.byref(self.blocks))
         if job:
-            weakref.finalize(self, library.gx_job_free, job)
+            # Not as Python ends: another thread may be at work with it.
+            weakref.finalize(self, library.gx_job_free, job).atexit = False
         kernels.finish(job)
         self.blocks.index = job

@@ -123,13 +123,12 @@ class NativeGraphs:
     @contextmanager
     def _job(self, job: Optional[int]) -> Iterator[int]:
         """Run a job to its end and give it up after use; an interrupt is met between its steps."""
-        if not job:
-            raise NativeError("the native kernels refuse an argument: what is given does not fit together")
         try:
+            begun = self._kernels.begun(job)
             self._library.gx_threads(threads())
-            while not self._told(self._library.gx_graph_run(job, native.STEP_MILLISECONDS)):
+            while not self._told(self._library.gx_graph_run(begun, native.STEP_MILLISECONDS)):
                 check()
-            yield job
+            yield begun
         finally:
             self._library.gx_graph_free(job)
 

@@ -6,12 +6,13 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Set
 
 from gdbext.errors import DebuggerError, NoTargetError
 from gdbext.memory.live.mappings import read_status
 
 ATTACHING = 600  # seconds that gdb has to attach and to read symbols; it is then ended by SIGALRM
+UNSAID = 10.0  # of them, before it is said what gdb waits for
 _SETTLING = 0.1  # seconds in which a process stops for a signal that is on its way
 _FLAGS, _KERNEL_THREAD = 6, 0x200000  # PF_KTHREAD; fields counted from the state on, see proc(5)
 
@@ -58,6 +59,24 @@ def not_attached(pid: int, seconds: float = ATTACHING) -> DebuggerError:
     """Return the error for a gdb that was ended while it attached, by SIGALRM or by who waited for it."""
     why = "it may be large, or its threads come and go, or it makes exec again and again; try again"
     return DebuggerError(f"gdb did not come to hold process {pid} in {seconds:.0f} s", why)
+
+
+def find_waiting(pid: int) -> Optional[str]:
+    """Return, in a line for the user, what gdb waits for that is to hold a process; None where a debugger does."""
+    stuck = _in_kernel(pid)
+    if stuck:
+        time.sleep(_SETTLING)  # one that waits for a disk for a moment is not meant
+        stuck &= _in_kernel(pid)
+    if stuck:
+        return f"gdb waits for thread {min(stuck, key=int)} of process {pid}, which is stuck in the kernel (state D)"
+    if find_tracer(pid) is None:
+        return f"gdb does not hold process {pid} yet: it reads debug info, and the process runs meanwhile"
+    return None
+
+
+def _in_kernel(pid: int) -> Set[str]:
+    """Return the threads of a process that sleep and take no signal."""
+    return {tid for tid in _list_threads(pid) if _read_stat(f"/proc/{pid}/task/{tid}")[:1] == [b"D"]}
 
 
 def wake(pid: int) -> None:

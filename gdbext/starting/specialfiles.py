@@ -1,9 +1,13 @@
-"""FIFOs and devices where gdb looks for the files of a core: it would open them, and wait for ever."""
+"""FIFOs, devices and the kernel's own files where gdb looks for the files of a core: it would open them, and may wait
+for ever, or read without end.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
+import sys
 from collections import defaultdict
 from contextlib import suppress
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -12,6 +16,12 @@ from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.memory.elf.elffile import find_debuglink
 from gdbext.memory.hostfiles import open_named, pread
 from gdbext.starting.executable import DEBUG_FOLDERS
+
+_LIBC = ctypes.CDLL(None)
+_KERNELS = frozenset((
+    0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x27E0EB, 0x63677270, 0x62656570, 0x73636673, 0xF97CFF8C, 0x6165676C,
+    0xCAFE4A11, 0x6E736673,
+))  # of statfs(2): proc, sys, debug, trace, cgroup, cgroup2, config, security, selinux, pstore, bpf, ns
 
 
 class Places(NamedTuple):
@@ -46,7 +56,8 @@ def choose_places(
 
 
 def _remark(path: str) -> str:
-    return f"{path} is no regular file: gdb, which would open it, is kept from it"
+    what = "a file of the kernel" if _is_kernels(path) else "no regular file"
+    return f"{path} is {what}: gdb, which would open it, is kept from it"
 
 
 def _here(path: str, sysroot: Optional[str]) -> str:
@@ -58,7 +69,14 @@ def _is_special(path: str) -> bool:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):  # it is not here, or cannot be a name
         return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    return not stat.S_ISDIR(mode) and (not stat.S_ISREG(mode) or _is_kernels(path))
+
+
+def _is_kernels(path: str) -> bool:
+    """Whether a file is made by the kernel as it is read: to stat(2) it is regular."""
+    facts = ctypes.create_string_buffer(1024)  # struct statfs, which begins with the type
+    found = _LIBC.statfs(os.fsencode(path), facts) == 0
+    return found and int.from_bytes(facts.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) & 0xFFFFFFFF in _KERNELS
 
 
 def _find_special(path: str, folders: Sequence[str]) -> Optional[str]:

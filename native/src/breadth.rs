@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::digraph::{Bits, Graph, NONE, PATIENCE};
+use crate::fallible::{push, with_room, Error, Result};
 use crate::graph::{MAYBE, NOT, REACHED};
 use crate::memory::prefetch_item;
 
@@ -45,12 +46,12 @@ enum Stage {
 
 impl<'a> Job<'a> {
     /// Prepares the search among the rows with a non-zero byte in `live`; `roots` says what roots point at, as states
-    /// do. None when there is not one of both for each row.
-    pub fn new(graph: Graph<'a>, roots: &[u8], live: &[u8]) -> Option<Self> {
+    /// do. There must be one of both for each row.
+    pub fn new(graph: Graph<'a>, roots: &[u8], live: &[u8]) -> Result<Self> {
         if roots.len() != graph.rows() || live.len() != graph.rows() {
-            return None;
+            return Err(Error::BadArgument);
         }
-        let (mut nodes, mut order, mut maybe) = (Vec::with_capacity(live.len()), Vec::new(), Bits::new(live.len()));
+        let (mut nodes, mut order, mut maybe) = (with_room(live.len())?, Vec::new(), Bits::new(live.len())?);
         for (row, (&root, &live)) in roots.iter().zip(live).enumerate() {
             let (depth, parent) = match root {
                 _ if live == 0 => (DEAD, NONE),
@@ -60,28 +61,28 @@ impl<'a> Job<'a> {
                     (NONE, NONE)
                 }
                 REACHED..=u8::MAX => {
-                    order.push(row as u32);
+                    push(&mut order, row as u32)?;
                     (0, ROOT)
                 }
             };
-            nodes.push(Node { depth, parent });
+            push(&mut nodes, Node { depth, parent })?;
         }
         let (later, useful) = (Vec::new(), Bits::default());
         let stage = Stage::Beginnings;
-        Some(Job { graph, nodes, maybe, stage, order, later, at: 0, later_at: 0, depth: 0, useful })
+        Ok(Job { graph, nodes, maybe, stage, order, later, at: 0, later_at: 0, depth: 0, useful })
     }
 
     /// Searches until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
         loop {
             match self.stage {
-                Stage::Beginnings => self.by_beginnings(),
-                Stage::Bounds => self.bounds(),
-                Stage::Any => self.by_any(),
-                Stage::Done => return true,
+                Stage::Beginnings => self.by_beginnings()?,
+                Stage::Bounds => self.bounds()?,
+                Stage::Any => self.by_any()?,
+                Stage::Done => return Ok(true),
             }
             if Instant::now() >= deadline {
-                return self.stage == Stage::Done;
+                return Ok(self.stage == Stage::Done);
             }
         }
     }
@@ -99,7 +100,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn by_beginnings(&mut self) {
+    fn by_beginnings(&mut self) -> Result<()> {
         let mut steps = 0;
         while steps < PATIENCE {
             let row = match self.order.get(self.at) {
@@ -107,8 +108,8 @@ impl<'a> Job<'a> {
                 None => {
                     self.stage = Stage::Bounds;
                     self.at = 0;
-                    self.useful = Bits::new(self.nodes.len());
-                    return;
+                    self.useful = Bits::new(self.nodes.len())?;
+                    return Ok(());
                 }
             };
             self.fetch_ahead(&self.order, self.at);
@@ -116,12 +117,13 @@ impl<'a> Job<'a> {
             let (targets, interior) = (self.graph.targets(row as usize), self.graph.interior(row as usize));
             for (&to, &interior) in targets.iter().zip(interior) {
                 if interior == 0 {
-                    reach(&mut self.nodes[to as usize], row, to, depth, &mut self.order);
+                    reach(&mut self.nodes[to as usize], row, to, depth, &mut self.order)?;
                 }
             }
             steps += 1 + targets.len();
             self.at += 1;
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -140,7 +142,7 @@ impl<'a> Job<'a> {
     }
 
     /// Marks the rows from which edges lead on to what beginnings alone do not reach.
-    fn bounds(&mut self) {
+    fn bounds(&mut self) -> Result<()> {
         let mut steps = 0;
         while steps < PATIENCE && self.at < self.nodes.len() {
             let row = self.at;
@@ -157,24 +159,26 @@ impl<'a> Job<'a> {
             self.at += 1;
         }
         if self.at == self.nodes.len() {
-            self.begin_with_any();
+            self.begin_with_any()?;
         }
+        Ok(())
     }
 
-    fn begin_with_any(&mut self) {
+    fn begin_with_any(&mut self) -> Result<()> {
         let useful = std::mem::take(&mut self.useful);
         self.order.retain(|&row| useful.has(row as usize));
         for (row, node) in self.nodes.iter_mut().enumerate() {
             if self.maybe.has(row) && node.depth == NONE {
                 *node = Node { depth: LATER, parent: ROOT };
-                self.later.push(row as u32);
+                push(&mut self.later, row as u32)?;
             }
         }
         (self.stage, self.at) = (Stage::Any, 0);
+        Ok(())
     }
 
     /// Goes on from both lists at once, depth by depth.
-    fn by_any(&mut self) {
+    fn by_any(&mut self) -> Result<()> {
         let mut steps = 0;
         while steps < PATIENCE {
             let depth_of = |row: Option<&u32>| row.map(|&row| self.nodes[row as usize].depth & !LATER);
@@ -190,28 +194,30 @@ impl<'a> Job<'a> {
                 continue;
             } else {
                 self.stage = Stage::Done;
-                return;
+                return Ok(());
             };
             self.fetch_ahead(&self.order, self.at);
             self.fetch_ahead(&self.later, self.later_at);
             let targets = self.graph.targets(row as usize);
             for &to in targets {
-                reach(&mut self.nodes[to as usize], row, to, (self.depth + 1) | LATER, &mut self.later);
+                reach(&mut self.nodes[to as usize], row, to, (self.depth + 1) | LATER, &mut self.later)?;
             }
             steps += 1 + targets.len();
         }
+        Ok(())
     }
 }
 
 /// Takes note of an edge that ends at this depth; of those that do, the one from the lowest row counts.
 #[inline(always)]
-fn reach(node: &mut Node, from: u32, to: u32, depth: u32, found: &mut Vec<u32>) {
+fn reach(node: &mut Node, from: u32, to: u32, depth: u32, found: &mut Vec<u32>) -> Result<()> {
     if node.depth == NONE {
         *node = Node { depth, parent: from };
-        found.push(to);
+        push(found, to)?;
     } else if node.depth == depth {
         node.parent = node.parent.min(from);
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -222,7 +228,7 @@ mod tests {
     fn found(rows: &[&[u32]], roots: &[u8], live: &[u8]) -> (Vec<u32>, Vec<u32>) {
         let sample = Sample::new(rows);
         let mut job = Job::new(sample.graph(), roots, live).unwrap();
-        while !job.run(Instant::now()) {}
+        while !job.run(Instant::now()).unwrap() {}
         let (mut parents, mut depths) = (vec![9; rows.len()], vec![9; rows.len()]);
         job.write(&mut parents, &mut depths);
         (parents, depths)
@@ -253,7 +259,7 @@ mod tests {
     #[test]
     fn a_mark_is_needed_for_every_row() {
         let sample = Sample::new(&[&[]]);
-        assert!(Job::new(sample.graph(), &[], &[1]).is_none());
-        assert!(Job::new(sample.graph(), &[1], &[]).is_none());
+        assert!(Job::new(sample.graph(), &[], &[1]).is_err());
+        assert!(Job::new(sample.graph(), &[1], &[]).is_err());
     }
 }

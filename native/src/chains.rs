@@ -5,8 +5,9 @@
 
 use std::time::Instant;
 
+use crate::fallible::{filled, push, with_room, Result};
 use crate::memory::{prefetch, Spans, Words};
-use crate::parallel::{run_parts, Part};
+use crate::parallel::run_parts;
 use crate::sized;
 
 /// Why a chain ended; the numbers are those of `gdbext.kernels.chains`.
@@ -100,25 +101,24 @@ pub struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Prepares the walk. `total` bounds the nodes of all chains: those still going then end with [`End::Limit`].
-    pub fn new(memory: &'a Spans<'a>, heads: Heads<'a>, rules: &'a Rules<'a>, total: u64) -> Self {
+    pub fn new(memory: &'a Spans<'a>, heads: Heads<'a>, rules: &'a Rules<'a>, total: u64) -> Result<Self> {
         let chains = heads.firsts.len();
         // What a part is depends on the chains alone, not on threads.
         let at_once = ((chains + PARTS - 1) / PARTS).clamp(1, AT_ONCE);
         let number = (chains + at_once - 1) / at_once;
         let share = total / number.max(1) as u64;
-        let parts: Vec<_> = (0..number)
-            .map(|part| {
-                let rows = (part * at_once, chains.min((part + 1) * at_once));
-                Chunk::new(memory, heads, rules, rows, share)
-            })
-            .collect();
-        Job { done: vec![false; parts.len()], parts, total, finished: 0 }
+        let mut parts = with_room(number)?;
+        for part in 0..number {
+            let rows = (part * at_once, chains.min((part + 1) * at_once));
+            push(&mut parts, Chunk::new(memory, heads, rules, rows, share)?)?;
+        }
+        Ok(Job { done: filled(number, false)?, parts, total, finished: 0 })
     }
 
     /// Walks until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
-        if self.finished == 0 && !run_parts(&mut self.parts, &mut self.done, deadline) {
-            return false;
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
+        if self.finished == 0 && !run_parts(&mut self.parts, &mut self.done, deadline, Chunk::run)? {
+            return Ok(false);
         }
         while let Some(part) = self.parts.get(self.finished) {
             if part.starved {
@@ -126,13 +126,13 @@ impl<'a> Job<'a> {
                 let part = &mut self.parts[self.finished];
                 part.left = left;
                 part.last_round = true;
-                if !part.run(deadline) {
-                    return false;
+                if !part.run(deadline)? {
+                    return Ok(false);
                 }
             }
             self.finished += 1;
         }
-        true
+        Ok(true)
     }
 
     /// How many chains there are.
@@ -208,8 +208,9 @@ enum Step {
     Starved,
 }
 
-impl Part for Chunk<'_> {
-    fn run(&mut self, deadline: Instant) -> bool {
+impl<'a> Chunk<'a> {
+    /// Walks until the deadline; returns whether it has come to an end, or to that of its nodes.
+    fn run(&mut self, deadline: Instant) -> Result<bool> {
         let mut worked = 0;
         while self.rows.0 + self.lengths.len() < self.rows.1 {
             let row = self.rows.0 + self.lengths.len();
@@ -217,32 +218,36 @@ impl Part for Chunk<'_> {
                 Some(walk) => walk,
                 None => self.begin(row),
             };
-            match self.follow(row, walk, deadline) {
+            match self.follow(row, walk, deadline)? {
                 Step::Ended(end, last) => {
                     worked += (self.nodes.len() - walk.begin) as u64 + 1;
-                    self.close(walk.begin, end, last);
+                    self.close(walk.begin, end, last)?;
                 }
                 Step::Left(walk) => {
                     self.walk = Some(walk);
-                    return self.starved && !self.last_round;
+                    return Ok(self.starved && !self.last_round);
                 }
-                Step::Starved => return true, // told above as one that was left
+                Step::Starved => return Ok(true), // told above as one that was left
             }
             if worked >= PATIENCE {
                 if Instant::now() >= deadline {
-                    return self.rows.0 + self.lengths.len() == self.rows.1;
+                    return Ok(self.rows.0 + self.lengths.len() == self.rows.1);
                 }
                 worked = 0;
             }
         }
-        true
+        Ok(true)
     }
-}
 
-impl<'a> Chunk<'a> {
-    fn new(memory: &'a Spans<'a>, heads: Heads<'a>, rules: &'a Rules<'a>, rows: (usize, usize), left: u64) -> Self {
+    fn new(
+        memory: &'a Spans<'a>,
+        heads: Heads<'a>,
+        rules: &'a Rules<'a>,
+        rows: (usize, usize),
+        left: u64,
+    ) -> Result<Self> {
         let room = rows.1 - rows.0;
-        Chunk {
+        Ok(Chunk {
             memory,
             rules,
             heads,
@@ -250,12 +255,12 @@ impl<'a> Chunk<'a> {
             left,
             starved: false,
             last_round: false,
-            lengths: Vec::with_capacity(room),
+            lengths: with_room(room)?,
             others: Vec::new(),
             nodes: Vec::new(),
             walk: None,
             hint: 0,
-        }
+        })
     }
 
     fn begin(&mut self, row: usize) -> Walk {
@@ -286,9 +291,9 @@ impl<'a> Chunk<'a> {
     }
 
     /// Follows one chain.
-    fn follow(&mut self, row: usize, walk: Walk, deadline: Instant) -> Step {
+    fn follow(&mut self, row: usize, walk: Walk, deadline: Instant) -> Result<Step> {
         if walk.node == 0 {
-            return Step::Ended(End::Null, 0);
+            return Ok(Step::Ended(End::Null, 0));
         }
         let rules = self.rules;
         let (plain, odd) = (rules.plain(), rules.end_bits | rules.leaf_bits | (rules.alignment - 1));
@@ -299,42 +304,42 @@ impl<'a> Chunk<'a> {
         loop {
             let usual = node != 0 && node & odd == 0 && Some(node) != stop && length < most && self.left > 0;
             if !usual || rules.forbidden.contains(&node) || rules.sentinels.contains(&node) {
-                match self.judge(node, stop, length >= most) {
+                match self.judge(node, stop, length >= most)? {
                     Some(Step::Starved) => {
                         self.starved = true;
-                        return Step::Left(Walk { node, begin, hare, turn });
+                        return Ok(Step::Left(Walk { node, begin, hare, turn }));
                     }
-                    Some(step) => return step,
+                    Some(step) => return Ok(step),
                     None => {}
                 }
             }
             let link = match self.memory.word(node.wrapping_add(rules.next), rules.words, &mut self.hint) {
                 Some(link) => link,
-                None => return Step::Ended(End::Outside, node),
+                None => return Ok(Step::Ended(End::Outside, node)),
             };
-            self.nodes.push(node);
+            push(&mut self.nodes, node)?;
             self.left -= 1;
             length += 1;
             node = if plain { link } else { rules.decode(link, node) };
             if node == hare {
-                return Step::Ended(End::Cycle, node);
+                return Ok(Step::Ended(End::Cycle, node));
             }
             if length == turn {
                 hare = node;
                 turn *= 2;
             }
             if length % PATIENCE == 0 && Instant::now() >= deadline {
-                return Step::Left(Walk { node, begin, hare, turn });
+                return Ok(Step::Left(Walk { node, begin, hare, turn }));
             }
         }
     }
 
     /// Returns why a chain ends before `node`, for the first reason that applies, or None.
-    fn judge(&mut self, node: u64, stop: Option<u64>, full: bool) -> Option<Step> {
+    fn judge(&mut self, node: u64, stop: Option<u64>, full: bool) -> Result<Option<Step>> {
         let rules = self.rules;
         let leaf = node & rules.leaf_bits != 0;
         let end = if node == 0 {
-            return Some(Step::Ended(End::Null, 0));
+            return Ok(Some(Step::Ended(End::Null, 0)));
         } else if rules.forbidden.contains(&node) {
             End::Forbidden
         } else if node & rules.end_bits != 0 {
@@ -350,21 +355,21 @@ impl<'a> Chunk<'a> {
         } else if !leaf && node & (rules.alignment - 1) != 0 {
             End::Misaligned
         } else if self.left == 0 && !self.last_round {
-            return Some(Step::Starved);
+            return Ok(Some(Step::Starved));
         } else if self.left == 0 {
             End::Limit
         } else if leaf {
-            self.nodes.push(node & !rules.mask);
+            push(&mut self.nodes, node & !rules.mask)?;
             self.left -= 1;
-            return Some(Step::Ended(End::Null, 0));
+            return Ok(Some(Step::Ended(End::Null, 0)));
         } else {
-            return None;
+            return Ok(None);
         };
-        Some(Step::Ended(end, node))
+        Ok(Some(Step::Ended(end, node)))
     }
 
     /// Notes a chain's end; one that has run into its own nodes is cut where they begin again.
-    fn close(&mut self, begin: usize, end: End, last: u64) {
+    fn close(&mut self, begin: usize, end: End, last: u64) -> Result<()> {
         let (mut end, mut last, mut cycle) = (end, last, 0);
         if end == End::Cycle || end == End::Limit {
             let nodes = &self.nodes[begin..];
@@ -380,9 +385,9 @@ impl<'a> Chunk<'a> {
             }
         }
         if end != End::Null {
-            self.others.push(Other { chain: self.lengths.len() as u32, end, last, cycle });
+            push(&mut self.others, Other { chain: self.lengths.len() as u32, end, last, cycle })?;
         }
-        self.lengths.push((self.nodes.len() - begin) as u32);
+        push(&mut self.lengths, (self.nodes.len() - begin) as u32)
     }
 }
 
@@ -425,8 +430,8 @@ pub(crate) mod tests {
     fn walked_in_steps(links: &[u64], heads: Heads, rules: &Rules, total: u64, time: Duration) -> Found {
         let bytes: Vec<u8> = links.iter().flat_map(|link| link.to_ne_bytes()).collect();
         let spans = Spans::new(vec![Span { start: 0x1000, bytes: &bytes }]).unwrap();
-        let mut job = Job::new(&spans, heads, rules, total);
-        while !job.run(Instant::now() + time) {}
+        let mut job = Job::new(&spans, heads, rules, total).unwrap();
+        while !job.run(Instant::now() + time).unwrap() {}
         let chains = heads.firsts.len();
         let (mut lengths, mut ends, mut last) = (vec![0; chains], vec![0; chains], vec![0; chains]);
         let (mut cycles, mut nodes) = (vec![0; chains], vec![0; job.nodes()]);
@@ -511,8 +516,8 @@ pub(crate) mod tests {
         let bytes: Vec<u8> = (1..=length as u64).flat_map(|row| (0x1000 + 8 * row).to_ne_bytes()).collect();
         let spans = Spans::new(vec![Span { start: 0x1000, bytes: &bytes }]).unwrap();
         let (firsts, rules) = (vec![0x1000; 2000], rules());
-        let mut job = Job::new(&spans, heads(&firsts), &rules, u64::MAX);
-        assert!(!job.run(Instant::now()));
+        let mut job = Job::new(&spans, heads(&firsts), &rules, u64::MAX).unwrap();
+        assert_eq!(job.run(Instant::now()), Ok(false));
         assert!(job.parts.iter().all(|part| part.nodes.len() <= 2 * PATIENCE as usize));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::fallible::{append_zeros, collected, Result};
 use crate::memory::Spans;
 use crate::sized;
 
@@ -32,17 +33,19 @@ fn gallop(column: &[u64], value: u64) -> usize {
 
 /// How often each value occurs in each category.
 ///
-/// `category[kinds[row]]` is the category of a row; 255 leaves it out. Returns the distinct values, sorted, with
-/// `categories` counts each; None when there are more than `most`, or a category is too great.
+/// `category[kinds[row]]` is the category of a row; 255 leaves it out. Writes the distinct values, sorted, and
+/// `categories` counts for each, and returns how many values that are; None when `found` has no room for them, or a
+/// category is too great.
 pub fn count_values(
     values: &[u64],
     kinds: &[u8],
     category: &[u8; 256],
     categories: usize,
-    most: usize,
-) -> Option<Vec<(u64, Vec<u64>)>> {
+    found: &mut [u64],
+    counts: &mut [u64],
+) -> Result<Option<usize>> {
     let mut slots: HashMap<u64, usize> = HashMap::new();
-    let mut counts: Vec<u64> = Vec::new();
+    let mut sums: Vec<u64> = Vec::new();
     let (mut last, mut slot) = (None, 0);
     for (&value, &kind) in values.iter().zip(kinds) {
         let which = category[kind as usize];
@@ -50,25 +53,29 @@ pub fn count_values(
             continue;
         }
         if usize::from(which) >= categories {
-            return None;
+            return Ok(None);
         }
         if last != Some(value) {
             let next = slots.len();
+            slots.try_reserve(1)?;
             slot = *slots.entry(value).or_insert(next);
             if slot == next {
-                if next >= most {
-                    return None;
+                if next >= found.len() {
+                    return Ok(None);
                 }
-                counts.resize(counts.len() + categories, 0);
+                append_zeros(&mut sums, categories)?;
             }
             last = Some(value);
         }
-        counts[slot * categories + usize::from(which)] += 1;
+        sums[slot * categories + usize::from(which)] += 1;
     }
-    let mut found: Vec<_> =
-        slots.into_iter().map(|(value, slot)| (value, counts[slot * categories..][..categories].to_vec())).collect();
-    found.sort_unstable_by_key(|one| one.0);
-    Some(found)
+    let mut sorted = collected(slots.into_iter())?;
+    sorted.sort_unstable();
+    for (row, &(value, slot)) in sorted.iter().enumerate() {
+        found[row] = value;
+        counts[row * categories..(row + 1) * categories].copy_from_slice(&sums[slot * categories..][..categories]);
+    }
+    Ok(Some(sorted.len()))
 }
 
 /// The regions of jemalloc slabs, slab by slab: a set bit of a bitmap is a free region (bitmap.h, flat bitmaps).
@@ -185,10 +192,13 @@ mod tests {
         let mut category = [255; 256];
         category[1] = 0;
         category[2] = 1;
-        let found = count_values(&[5, 5, 9, 5, 7], &[1, 2, 1, 1, 0], &category, 2, 10).unwrap();
-        assert_eq!(found, [(5, vec![2, 1]), (9, vec![1, 0])]);
-        assert!(count_values(&[5, 6], &[1, 1], &category, 2, 1).is_none());
-        assert!(count_values(&[5, 6], &[2, 1], &category, 1, 9).is_none());
+        let (mut found, mut counts) = ([0; 3], [0; 6]);
+        let rows = count_values(&[9, 5, 5, 5, 7], &[1, 1, 2, 1, 0], &category, 2, &mut found, &mut counts);
+        assert_eq!(rows, Ok(Some(2)));
+        assert_eq!((found, counts), ([5, 9, 0], [2, 1, 1, 0, 0, 0]));
+        let (mut found, mut counts) = ([0], [0; 2]);
+        assert_eq!(count_values(&[5, 6], &[1, 1], &category, 2, &mut found, &mut counts), Ok(None));
+        assert_eq!(count_values(&[5, 6], &[2, 1], &category, 1, &mut found, &mut counts), Ok(None));
     }
 
     #[test]

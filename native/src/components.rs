@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use crate::digraph::{Graph, MOST, NONE, PATIENCE};
+use crate::fallible::{collected, filled, push, Error, Result};
 use crate::memory::prefetch_item;
 
 const FIRST: u32 = NONE - 1; // component; NONE is that of rows that do not count
@@ -31,24 +32,24 @@ struct Visit {
 
 impl<'a> Job<'a> {
     /// Prepares the search among the rows with a non-zero byte in `wanted`; without `interior`, edges to middles do not
-    /// count. None when there is not a byte for each row.
-    pub fn new(graph: Graph<'a>, wanted: &[u8], interior: bool) -> Option<Self> {
+    /// count. There must be a byte for each row.
+    pub fn new(graph: Graph<'a>, wanted: &[u8], interior: bool) -> Result<Self> {
         if wanted.len() != graph.rows() {
-            return None;
+            return Err(Error::BadArgument);
         }
-        let numbers = wanted.iter().map(|&wanted| if wanted != 0 { 0 } else { NONE }).collect();
+        let numbers = collected(wanted.iter().map(|&wanted| if wanted != 0 { 0 } else { NONE }))?;
         let (way, open) = (Vec::new(), Vec::new());
-        Some(Job { graph, interior, numbers, way, open, next_row: 0, next_number: 1, component: FIRST })
+        Ok(Job { graph, interior, numbers, way, open, next_row: 0, next_number: 1, component: FIRST })
     }
 
     /// Searches until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
-        while self.some_steps() {
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
+        while self.some_steps()? {
             if Instant::now() >= deadline {
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     /// How many rows there are.
@@ -57,8 +58,8 @@ impl<'a> Job<'a> {
     }
 
     /// Writes the component of each row, numbered by their lowest rows, or [`NONE`].
-    pub fn write(&self, components: &mut [u32]) {
-        let mut places = vec![NONE; (FIRST - self.component) as usize];
+    pub fn write(&self, components: &mut [u32]) -> Result<()> {
+        let mut places = filled((FIRST - self.component) as usize, NONE)?;
         let mut next = 0;
         for (to, &number) in components.iter_mut().zip(&self.numbers) {
             *to = match number {
@@ -73,14 +74,15 @@ impl<'a> Job<'a> {
                 }
             };
         }
+        Ok(())
     }
 
     /// Returns whether there is more to do.
-    fn some_steps(&mut self) -> bool {
+    fn some_steps(&mut self) -> Result<bool> {
         let mut steps = 0;
         while steps < PATIENCE {
             if let Some(visit) = self.way.pop() {
-                steps += self.go_on(visit);
+                steps += self.go_on(visit)?;
                 continue;
             }
             let rest = &self.numbers[self.next_row..];
@@ -88,29 +90,29 @@ impl<'a> Job<'a> {
             self.next_row += looked;
             steps += looked + 1;
             if self.next_row == self.numbers.len() {
-                return false;
+                return Ok(false);
             }
             if self.numbers[self.next_row] == 0 {
-                self.enter(self.next_row as u32);
+                self.enter(self.next_row as u32)?;
             }
         }
-        true
+        Ok(true)
     }
 
     #[inline]
-    fn enter(&mut self, row: u32) {
+    fn enter(&mut self, row: u32) -> Result<()> {
         self.numbers[row as usize] = self.next_number;
         self.next_number += 1;
         for &to in self.graph.targets(row as usize).iter().take(8) {
             prefetch_item(&self.numbers, to as usize);
             self.graph.prefetch_row(to as usize);
         }
-        self.way.push(Visit { row, done: 0 });
+        push(&mut self.way, Visit { row, done: 0 })
     }
 
     /// Looks at edges of a row up to one that leads on, and at all of them leaves it; returns how many these were.
     #[inline]
-    fn go_on(&mut self, visit: Visit) -> usize {
+    fn go_on(&mut self, visit: Visit) -> Result<usize> {
         let row = (visit.row & !INNER) as usize;
         let (targets, interior) = (self.graph.targets(row), self.graph.interior(row));
         let (mut inner, mut number) = (visit.row & INNER, self.numbers[row]);
@@ -124,9 +126,9 @@ impl<'a> Job<'a> {
             if below == 0 {
                 self.numbers[row] = number;
                 // The edge is looked at again once what it leads to is numbered.
-                self.way.push(Visit { row: row as u32 | inner, done: at as u32 });
-                self.enter(targets[at]);
-                return at + 1 - from;
+                push(&mut self.way, Visit { row: row as u32 | inner, done: at as u32 })?;
+                self.enter(targets[at])?;
+                return Ok(at + 1 - from);
             }
             if below < number {
                 number = below;
@@ -135,13 +137,13 @@ impl<'a> Job<'a> {
         }
         self.numbers[row] = number;
         if until < targets.len() {
-            self.way.push(Visit { row: row as u32 | inner, done: until as u32 });
+            push(&mut self.way, Visit { row: row as u32 | inner, done: until as u32 })?;
         } else if inner != 0 {
-            self.open.push(row as u32);
+            push(&mut self.open, row as u32)?;
         } else {
             self.close(row, number);
         }
-        until - from + 1
+        Ok(until - from + 1)
     }
 
     /// Gives a row, and all that lead back to it, their component.
@@ -171,9 +173,9 @@ mod tests {
     fn found(rows: &[&[u32]], wanted: &[u8], interior: bool) -> Vec<u32> {
         let sample = Sample::new(rows);
         let mut job = Job::new(sample.graph(), wanted, interior).unwrap();
-        while !job.run(Instant::now()) {}
+        while !job.run(Instant::now()).unwrap() {}
         let mut components = vec![9; rows.len()];
-        job.write(&mut components);
+        job.write(&mut components).unwrap();
         components
     }
 
@@ -195,6 +197,6 @@ mod tests {
 
     #[test]
     fn a_mark_is_needed_for_every_row() {
-        assert!(Job::new(Sample::new(&[&[]]).graph(), &[], true).is_none());
+        assert!(Job::new(Sample::new(&[&[]]).graph(), &[], true).is_err());
     }
 }

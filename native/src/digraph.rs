@@ -1,5 +1,6 @@
 //! A graph of rows and edges between them, compressed, as it comes from elsewhere.
 
+use crate::fallible::{filled, Result};
 use crate::memory::prefetch_item;
 
 /// The most rows and nodes of a graph: one bit of their numbers is free for other use.
@@ -74,8 +75,8 @@ impl<'a> Graph<'a> {
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    pub fn new(rows: usize) -> Self {
-        Bits(vec![0; (rows + 63) / 64])
+    pub fn new(rows: usize) -> Result<Self> {
+        Ok(Bits(filled((rows + 63) / 64, 0)?))
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use crate::digraph::{Graph, MOST, NONE, PATIENCE};
+use crate::fallible::{collected, filled, push, Error, Result};
 use crate::memory::prefetch_item;
 
 /// What dominates all roots.
@@ -63,16 +64,16 @@ enum Stage {
 }
 
 impl<'a> Job<'a> {
-    /// Prepares the search; root `entries[i]` points at row `entry[i]`. None where a row or root is none.
-    pub fn new(graph: Graph<'a>, entry: &[u32], entries: &[u32], roots: usize) -> Option<Self> {
+    /// Prepares the search; root `entries[i]` points at row `entry[i]`. Both must be there.
+    pub fn new(graph: Graph<'a>, entry: &[u32], entries: &[u32], roots: usize) -> Result<Self> {
         if graph.rows() + roots > MOST || graph.edges() + entry.len() > u32::MAX as usize {
-            return None;
+            return Err(Error::BadArgument);
         }
         let roots = Roots::new(graph.rows(), entry, entries, roots)?;
         let number = |root: usize| (graph.rows() + root) as u32;
-        let open = (0..roots.count()).rev().map(|root| (number(root), 0)).collect();
+        let open = collected((0..roots.count()).rev().map(|root| (number(root), 0)))?;
         let mut job = Job {
-            numbers: vec![0; graph.rows() + roots.count()],
+            numbers: filled(graph.rows() + roots.count(), 0)?,
             order: Vec::new(),
             links: Vec::new(),
             first: Vec::new(),
@@ -83,25 +84,25 @@ impl<'a> Job<'a> {
             roots,
             open,
         };
-        job.begin(SUPER, 0);
-        Some(job)
+        job.begin(SUPER, 0)?;
+        Ok(job)
     }
 
     /// Searches until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
         loop {
             match self.stage {
-                Stage::Search => self.search(),
+                Stage::Search => self.search()?,
                 Stage::Count => self.count(),
-                Stage::Sum => self.sum(),
-                Stage::Fill => self.fill(),
-                Stage::Semi => self.semi(),
+                Stage::Sum => self.sum()?,
+                Stage::Fill => self.fill()?,
+                Stage::Semi => self.semi()?,
                 Stage::Resolve => self.resolve(),
                 Stage::Name => self.name(),
-                Stage::Done => return true,
+                Stage::Done => return Ok(true),
             }
             if Instant::now() >= deadline {
-                return self.stage == Stage::Done;
+                return Ok(self.stage == Stage::Done);
             }
         }
     }
@@ -118,14 +119,15 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn begin(&mut self, node: u32, up: u32) {
+    #[inline(always)]
+    fn begin(&mut self, node: u32, up: u32) -> Result<()> {
         let number = self.order.len() as u32;
-        self.order.push(node);
-        self.links.push(Link { up, label: number, low: up, bucket: 0 });
+        push(&mut self.order, node)?;
+        push(&mut self.links, Link { up, label: number, low: up, bucket: 0 })
     }
 
     /// Numbers what roots lead to, depth first.
-    fn search(&mut self) {
+    fn search(&mut self) -> Result<()> {
         let mut steps = 0;
         while steps < PATIENCE {
             let (node, up) = match self.open.pop() {
@@ -138,7 +140,7 @@ impl<'a> Job<'a> {
             }
             let number = self.order.len() as u32;
             self.numbers[node as usize] = number;
-            self.begin(node, up);
+            self.begin(node, up)?;
             let targets = self.roots.or(self.graph, node);
             for &to in targets {
                 prefetch_item(&self.numbers, to as usize);
@@ -146,7 +148,7 @@ impl<'a> Job<'a> {
             for &to in targets {
                 if self.numbers[to as usize] == 0 {
                     self.graph.prefetch_row(to as usize);
-                    self.open.push((to, number));
+                    push(&mut self.open, (to, number))?;
                 }
             }
             steps += targets.len();
@@ -155,12 +157,14 @@ impl<'a> Job<'a> {
                 _ => {}
             }
         }
+        Ok(())
     }
 
-    fn begin_to_count(&mut self) {
+    fn begin_to_count(&mut self) -> Result<()> {
         self.open = Vec::new();
-        self.first = vec![0; self.order.len() + 1];
+        self.first = filled(self.order.len() + 1, 0)?;
         self.stage = Stage::Count;
+        Ok(())
     }
 
     /// Calls `seen` with the numbers of both ends of edges from some nodes on; returns whether there are more.
@@ -201,17 +205,18 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn sum(&mut self) {
+    fn sum(&mut self) -> Result<()> {
         let mut sum = 0;
         for first in &mut self.first {
             sum += *first;
             *first = sum;
         }
-        self.above = vec![0; sum as usize];
+        self.above = filled(sum as usize, 0)?;
         self.stage = Stage::Fill;
+        Ok(())
     }
 
-    fn fill(&mut self) {
+    fn fill(&mut self) -> Result<()> {
         let more = self.for_some_edges(|job, from, to| {
             if from > to {
                 let first = &mut job.first[to as usize];
@@ -222,22 +227,23 @@ impl<'a> Job<'a> {
         if !more {
             (self.stage, self.at) = (Stage::Semi, self.order.len() - 1);
         }
+        Ok(())
     }
 
     /// Finds semidominators from the last number to the first, and the dominators that follow from them.
-    fn semi(&mut self) {
+    fn semi(&mut self) -> Result<()> {
         let mut steps = 0;
         while steps < PATIENCE {
             if self.at == 0 {
                 (self.stage, self.at) = (Stage::Resolve, 1);
                 (self.links, self.above) = (Vec::new(), Vec::new());
-                return;
+                return Ok(());
             }
             let number = self.at;
             let Link { up, mut low, .. } = self.links[number];
             for at in self.first[number] as usize..self.first[number + 1] as usize {
                 let above = self.above[at];
-                steps += self.compress(above, number as u32 + 1);
+                steps += self.compress(above, number as u32 + 1)?;
                 low = low.min(self.links[above as usize].low);
             }
             self.links[number].low = low;
@@ -247,30 +253,32 @@ impl<'a> Job<'a> {
                 self.first[number + 1] = self.links[low as usize].bucket;
                 self.links[low as usize].bucket = number as u32;
             }
-            steps += 1 + self.empty_bucket(up, number as u32);
+            steps += 1 + self.empty_bucket(up, number as u32)?;
             self.at -= 1;
         }
+        Ok(())
     }
 
     /// Finds the dominators of those that `semi` is the semidominator of, or what has the same dominator.
-    fn empty_bucket(&mut self, semi: u32, last: u32) -> usize {
+    fn empty_bucket(&mut self, semi: u32, last: u32) -> Result<usize> {
         let mut next = std::mem::take(&mut self.links[semi as usize].bucket);
         let mut steps = 0;
         while next != 0 {
             let number = next as usize;
             next = self.first[number + 1];
-            steps += 1 + self.compress(number as u32, last);
+            steps += 1 + self.compress(number as u32, last)?;
             let Link { label, low, .. } = self.links[number];
             self.first[number + 1] = if low < semi { label | DEFERRED } else { semi };
         }
-        steps
+        Ok(steps)
     }
 
     /// Shortens the way up from a number, as far as it leads through those from `last` on; returns how long it was.
-    fn compress(&mut self, number: u32, last: u32) -> usize {
+    #[inline(always)]
+    fn compress(&mut self, number: u32, last: u32) -> Result<usize> {
         let (mut top, open) = (number, &mut self.open);
         while self.links[top as usize].up >= last {
-            open.push((top, 0));
+            push(open, (top, 0))?;
             top = self.links[top as usize].up;
         }
         let (length, mut above) = (open.len(), self.links[top as usize]);
@@ -282,7 +290,7 @@ impl<'a> Job<'a> {
             link.up = above.up;
             above = *link;
         }
-        length
+        Ok(length)
     }
 
     fn resolve(&mut self) {
@@ -316,25 +324,25 @@ impl<'a> Job<'a> {
 }
 
 impl Roots {
-    fn new(rows: usize, entry: &[u32], entries: &[u32], roots: usize) -> Option<Self> {
+    fn new(rows: usize, entry: &[u32], entries: &[u32], roots: usize) -> Result<Self> {
         let sound = entry.len() == entries.len() && entry.iter().all(|&row| (row as usize) < rows);
         if !sound || entries.iter().any(|&root| root as usize >= roots) {
-            return None;
+            return Err(Error::BadArgument);
         }
-        let mut first = vec![0; roots + 1];
+        let mut first = filled(roots + 1, 0)?;
         entries.iter().for_each(|&root| first[root as usize] += 1);
         let mut sum = 0;
         for first in &mut first {
             sum += *first;
             *first = sum;
         }
-        let mut to = vec![0; entry.len()];
+        let mut to = filled(entry.len(), 0)?;
         for (&row, &root) in entry.iter().zip(entries).rev() {
             let first = &mut first[root as usize];
             *first -= 1;
             to[*first] = row;
         }
-        Some(Roots { first, to })
+        Ok(Roots { first, to })
     }
 
     fn count(&self) -> usize {
@@ -363,7 +371,7 @@ mod tests {
     fn found(rows: &[&[u32]], entry: &[u32], entries: &[u32], roots: usize) -> Vec<u32> {
         let sample = Sample::new(rows);
         let mut job = Job::new(sample.graph(), entry, entries, roots).unwrap();
-        while !job.run(Instant::now()) {}
+        while !job.run(Instant::now()).unwrap() {}
         let mut dominators = vec![9; rows.len() + roots];
         job.write(&mut dominators);
         dominators
@@ -418,7 +426,7 @@ mod tests {
     #[test]
     fn roots_that_are_none_are_refused() {
         let sample = Sample::new(&[&[], &[0]]);
-        let new = |entry: &[u32], entries: &[u32], roots| Job::new(sample.graph(), entry, entries, roots).is_some();
+        let new = |entry: &[u32], entries: &[u32], roots| Job::new(sample.graph(), entry, entries, roots).is_ok();
         assert!(new(&[1], &[1], 2));
         assert!(!new(&[2], &[1], 2));
         assert!(!new(&[1], &[2], 2));

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::digraph::{Bits, MOST};
+use crate::fallible::{filled, push, shrink, Error, Result};
 use crate::gather::{Gathered, Hints, BLOCKS};
 use crate::memory::{prefetch_item, Spans};
-use crate::parallel::{run_parts, Part};
+use crate::parallel::run_parts;
 use crate::scan::{for_each_hit, Hit, Index, Pointers};
 use crate::sized;
 
@@ -23,9 +24,9 @@ const INTERIOR: u32 = 1 << 31;
 
 /// A search for edges that can be left and taken up again.
 pub struct Job<'a> {
-    portions: Vec<Portion<'a>>,
+    portions: Vec<Portion>,
     done: Vec<bool>,
-    shared: Arc<Shared<'a>>,
+    shared: Shared<'a>,
 }
 
 struct Shared<'a> {
@@ -40,8 +41,7 @@ struct Shared<'a> {
 }
 
 /// Rows in a stretch, and their edges.
-struct Portion<'a> {
-    shared: Arc<Shared<'a>>,
+struct Portion {
     rows: Range<usize>,
     /// How many bytes of the row that `rows` begins with were looked at.
     from: u64,
@@ -69,27 +69,29 @@ struct Seen {
 }
 
 impl<'a> Job<'a> {
-    /// Prepares the search for edges between blocks with a non-zero byte in `live`. None when they do not fit the index,
-    /// or there are too many blocks.
+    /// Prepares the search for edges between blocks with a non-zero byte in `live`, one for each of the index, of which
+    /// there must not be too many.
     pub fn new(
         memory: &'a Spans<'a>,
         index: &'a Index<'a>,
         pointers: Pointers,
         live: &'a [u8],
         most: u64,
-    ) -> Option<Self> {
+    ) -> Result<Self> {
         if live.len() != index.len() || index.len() > MOST {
-            return None;
+            return Err(Error::BadArgument);
         }
         let (found, full, spare) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { memory, index, pointers, live, most, found, full, spare });
-        let portions: Vec<_> = portions(index).into_iter().map(|rows| Portion::new(&shared, rows)).collect();
-        Some(Job { done: vec![false; portions.len()], portions, shared })
+        let shared = Shared { memory, index, pointers, live, most, found, full, spare };
+        let portions = portions(index)?;
+        Ok(Job { done: filled(portions.len(), false)?, portions, shared })
     }
 
     /// Searches until the deadline; returns whether it has come to an end, which it has too with more than `most`.
-    pub fn run(&mut self, deadline: Instant) -> bool {
-        run_parts(&mut self.portions, &mut self.done, deadline) || self.full()
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
+        let shared = &self.shared;
+        let done = run_parts(&mut self.portions, &mut self.done, deadline, |one, deadline| one.run(shared, deadline))?;
+        Ok(done || self.full())
     }
 
     /// How many rows there are.
@@ -127,41 +129,41 @@ impl<'a> Job<'a> {
     }
 }
 
-fn portions(index: &Index) -> Vec<Range<usize>> {
+fn portions(index: &Index) -> Result<Vec<Portion>> {
     let size = |row| index.block(row).1.saturating_add(VISIT);
     let total = (0..index.len()).fold(0u64, |sum, row| sum.saturating_add(size(row)));
     let most = BYTES.max(total / PORTIONS);
-    let (mut ranges, mut from, mut bytes) = (Vec::new(), 0, 0u64);
+    let (mut portions, mut from, mut bytes) = (Vec::new(), 0, 0u64);
     for row in 0..index.len() {
         bytes = bytes.saturating_add(size(row));
         if bytes >= most || row + 1 - from == ROWS || row + 1 == index.len() {
-            ranges.push(from..row + 1);
+            push(&mut portions, Portion::new(from..row + 1))?;
             from = row + 1;
             bytes = 0;
         }
     }
-    ranges
+    Ok(portions)
 }
 
-impl<'a> Portion<'a> {
-    fn new(shared: &Arc<Shared<'a>>, rows: Range<usize>) -> Self {
+impl Portion {
+    fn new(rows: Range<usize>) -> Self {
         let (counts, to, hits) = (Vec::new(), Vec::new(), Vec::new());
-        Portion { shared: shared.clone(), rows, from: 0, counts, to, row: Row::default(), told: 0, hits }
+        Portion { rows, from: 0, counts, to, row: Row::default(), told: 0, hits }
     }
 
     /// Looks at a stretch of the first row, and goes on to the next at its end. Returns the bytes that it was work of.
-    fn look(&mut self, hints: &mut Hints) -> u64 {
-        let Shared { memory, index, pointers, live, .. } = *self.shared;
+    fn look(&mut self, shared: &Shared, hints: &mut Hints) -> Result<u64> {
+        let Shared { memory, index, pointers, live, .. } = *shared;
         let row = self.rows.start;
         let (start, size) = index.block(row);
         let mut worked = VISIT;
         if live[row] == 0 {
-            self.end_row();
-            return worked;
+            self.end_row(shared)?;
+            return Ok(worked);
         }
         while self.from < size {
             if worked >= STRETCH {
-                return worked;
+                return Ok(worked);
             }
             let place = start + self.from; // in the block, so in the address space
             let bytes = memory.from(place, &mut hints.span);
@@ -179,27 +181,28 @@ impl<'a> Portion<'a> {
             let (here, to) = (&mut self.row, &mut self.to);
             for_each_hit(&bytes[..length as usize], place, pointers, index, &mut hints.table, |_, hit| {
                 if live[hit.row] != 0 && hit.row != row {
-                    here.add(to, hit.row as u32, hit.interior, index.len(), &self.shared.spare);
+                    here.add(to, hit.row as u32, hit.interior, shared)?;
                 }
-            });
+                Ok(())
+            })?;
             self.from += length;
             worked += length;
         }
-        self.end_row();
-        worked
+        self.end_row(shared)?;
+        Ok(worked)
     }
 
     /// Looks at the next blocks, as far as they are small; returns the bytes that it was work of, 0 where the first is
     /// not.
-    fn look_at_some(&mut self, hints: &mut Hints, gathered: &mut Gathered) -> u64 {
-        let Shared { memory, index, pointers, live, .. } = *self.shared;
+    fn look_at_some(&mut self, shared: &Shared, hints: &mut Hints, gathered: &mut Gathered) -> Result<u64> {
+        let Shared { memory, index, pointers, live, .. } = *shared;
         let mut ends = [0; BLOCKS]; // of the rows' words
         let mut count = 0;
         for (row, end) in self.rows.clone().zip(&mut ends) {
             let (start, size) = index.block(row);
             if live[row] != 0 {
                 match Gathered::fetch(memory, start, size, hints) {
-                    Some(block) if self.from == 0 => gathered.add(start, block, pointers),
+                    Some(block) if self.from == 0 => gathered.add(start, block, pointers)?,
                     _ => break,
                 }
             }
@@ -210,86 +213,89 @@ impl<'a> Portion<'a> {
         let mut hits = std::mem::take(&mut self.hits);
         gathered.for_each_hit(pointers, index, hints, |place, hit| {
             prefetch_item(live, hit.row);
-            hits.push((place, hit));
-        });
+            push(&mut hits, (place, hit))
+        })?;
         let last = self.rows.start + count;
         for (place, hit) in hits.drain(..) {
             while place >= ends[self.rows.start + count - last] {
-                self.end_row();
+                self.end_row(shared)?;
             }
             if live[hit.row] != 0 && hit.row != self.rows.start {
-                self.row.add(&mut self.to, hit.row as u32, hit.interior, index.len(), &self.shared.spare);
+                self.row.add(&mut self.to, hit.row as u32, hit.interior, shared)?;
             }
         }
         self.hits = hits;
         while self.rows.start < last {
-            self.end_row();
+            self.end_row(shared)?;
         }
-        worked
+        Ok(worked)
     }
 
-    fn end_row(&mut self) {
-        self.row.end(&mut self.to, &self.shared.spare);
-        self.counts.push((self.to.len() - self.row.first) as u32);
+    fn end_row(&mut self, shared: &Shared) -> Result<()> {
+        self.row.end(&mut self.to, &shared.spare);
+        push(&mut self.counts, (self.to.len() - self.row.first) as u32)?;
         self.row.first = self.to.len();
         self.rows.start += 1;
         self.from = 0;
+        Ok(())
     }
 
     /// Counts the edges of rows that have ended; returns whether the search goes on.
-    fn tell(&mut self) -> bool {
+    fn tell(&mut self, shared: &Shared) -> bool {
         let new = (self.row.first - self.told) as u64;
         self.told = self.row.first;
-        if self.shared.found.fetch_add(new, Ordering::Relaxed).saturating_add(new) > self.shared.most {
-            self.shared.full.store(true, Ordering::Relaxed);
+        if shared.found.fetch_add(new, Ordering::Relaxed).saturating_add(new) > shared.most {
+            shared.full.store(true, Ordering::Relaxed);
         }
-        !self.shared.full.load(Ordering::Relaxed)
+        !shared.full.load(Ordering::Relaxed)
     }
-}
 
-impl Part for Portion<'_> {
-    fn run(&mut self, deadline: Instant) -> bool {
+    /// Looks at rows until the deadline; returns whether it has come to an end.
+    fn run(&mut self, shared: &Shared, deadline: Instant) -> Result<bool> {
         let (mut worked, mut hints, mut gathered) = (0, Hints::default(), Gathered::default());
         while !self.rows.is_empty() {
-            worked += match self.look_at_some(&mut hints, &mut gathered) {
-                0 => self.look(&mut hints),
+            worked += match self.look_at_some(shared, &mut hints, &mut gathered)? {
+                0 => self.look(shared, &mut hints)?,
                 bytes => bytes,
             };
             if worked >= PATIENCE {
-                if !self.tell() || Instant::now() >= deadline {
-                    return self.rows.is_empty();
+                if !self.tell(shared) || Instant::now() >= deadline {
+                    return Ok(self.rows.is_empty());
                 }
                 worked = 0;
             }
         }
-        self.tell();
-        self.to.shrink_to_fit();
-        self.counts.shrink_to_fit();
+        self.tell(shared);
+        shrink(&mut self.to);
+        shrink(&mut self.counts);
         self.hits = Vec::new();
-        true
+        Ok(true)
     }
 }
 
 impl Row {
     /// Adds a target, unless there is an edge to it; one to its beginning takes the place of one to its middle.
     #[inline]
-    fn add(&mut self, to: &mut Vec<u32>, target: u32, interior: bool, rows: usize, spare: &Mutex<Vec<Seen>>) {
+    fn add(&mut self, to: &mut Vec<u32>, target: u32, interior: bool, shared: &Shared) -> Result<()> {
         let fresh = match &mut self.seen {
             None => self.add_to_few(to, target, interior),
             Some(seen) => seen.add(target as usize, interior, &mut self.mixed),
         };
         if !fresh {
-            return;
+            return Ok(());
         }
-        to.push(if interior { target | INTERIOR } else { target });
+        push(to, if interior { target | INTERIOR } else { target })?;
         if self.seen.is_none() && to.len() - self.first > FEW {
-            let another = || Seen { at_all: Bits::new(rows), beginning: Bits::new(rows) };
-            let mut seen = taken(spare).unwrap_or_else(another);
+            let mut seen = match taken(&shared.spare) {
+                Some(seen) => seen,
+                None => Seen::new(shared.index.len())?,
+            };
             for &one in &to[self.first..] {
                 seen.add((one & !INTERIOR) as usize, one & INTERIOR != 0, &mut self.mixed);
             }
             self.seen = Some(seen);
         }
+        Ok(())
     }
 
     #[inline]
@@ -329,7 +335,7 @@ impl Row {
         }
         self.mixed = false;
         if let Ok(mut spare) = spare.lock() {
-            spare.push(seen);
+            let _ = push(&mut spare, seen); // or it is given up
         }
     }
 }
@@ -339,6 +345,10 @@ fn taken(spare: &Mutex<Vec<Seen>>) -> Option<Seen> {
 }
 
 impl Seen {
+    fn new(rows: usize) -> Result<Self> {
+        Ok(Seen { at_all: Bits::new(rows)?, beginning: Bits::new(rows)? })
+    }
+
     /// Returns whether this is the first edge to a target, or the first to its beginning.
     #[inline]
     fn add(&mut self, target: usize, interior: bool, mixed: &mut bool) -> bool {
@@ -380,7 +390,7 @@ mod tests {
         let memory = Spans::new(vec![Span { start: 0x1000, bytes: &bytes }]).unwrap();
         let index = Index::new(&address, &size).unwrap();
         let mut job = Job::new(&memory, &index, POINTERS, live, most).unwrap();
-        while !job.run(Instant::now() + Duration::from_millis(1)) {}
+        while !job.run(Instant::now() + Duration::from_millis(1)).unwrap() {}
         if job.full() {
             return None;
         }

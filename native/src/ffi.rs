@@ -4,17 +4,18 @@
 //! are in items. What a pointer leads to must stay where it is, and unchanged, until the call returns, or for a job until
 //! it is freed. Arrays may be null where their length is 0.
 
+use std::cell::Cell;
 use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
-use std::rc::Rc;
 use std::slice;
-use std::sync::{Arc, Once};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use crate::fallible::{kept, push, with_room, Error, Result};
 use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scalars, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 9;
+pub const ABI: u32 = 10;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -23,13 +24,52 @@ pub const NO_ROOM: i64 = -2;
 /// A defect of this library.
 pub const PANICKED: i64 = -3;
 
+/// There is no memory for the work. A job that says so must be freed.
+pub const OUT_OF_MEMORY: i64 = -4;
+
 static QUIET: Once = Once::new();
 
-/// Runs a kernel; no panic leaves it.
-pub(crate) fn guarded(kernel: impl FnOnce() -> Option<i64>) -> i64 {
-    caught(kernel).map_or(PANICKED, |answer| answer.unwrap_or(BAD_ARGUMENT))
+thread_local! {
+    static REFUSED: Cell<i64> = const { Cell::new(0) };
 }
 
+/// Runs a kernel; no panic leaves it.
+pub(crate) fn guarded(kernel: impl FnOnce() -> Result<i64>) -> i64 {
+    match caught(kernel) {
+        Some(Ok(answer)) => answer,
+        Some(Err(Error::BadArgument)) => BAD_ARGUMENT,
+        Some(Err(Error::OutOfMemory)) => OUT_OF_MEMORY,
+        None => PANICKED,
+    }
+}
+
+/// Makes a job for the caller to keep, or null; then [`gx_refused`] has why.
+pub(crate) fn started<T>(make: impl FnOnce() -> Result<T>) -> *mut T {
+    let mut begun = std::ptr::null_mut();
+    let status = guarded(|| {
+        // As a box would be made, but that there may be no memory for one.
+        begun = Box::into_raw(kept(make()?)?.into_boxed_slice()) as *mut T;
+        Ok(0)
+    });
+    REFUSED.with(|refused| refused.set(status));
+    begun
+}
+
+/// Returns why the last job that this thread wanted is null; 0 where it is not.
+#[no_mangle]
+pub extern "C" fn gx_refused() -> i64 {
+    REFUSED.with(Cell::get)
+}
+
+pub(crate) fn given<T>(argument: Option<T>) -> Result<T> {
+    argument.ok_or(Error::BadArgument)
+}
+
+fn number(given: u64) -> Result<usize> {
+    usize::try_from(given).map_err(|_| Error::BadArgument)
+}
+
+#[allow(clippy::disallowed_methods)] // the box of what has no size takes no memory
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     // A panic is told by the error alone; this library's hook is not that of any other.
     QUIET.call_once(|| set_hook(Box::new(|_| {})));
@@ -44,28 +84,28 @@ fn fits<T>(start: *const T, length: u64) -> bool {
 
 /// # Safety
 /// `start` is null or leads to `length` items that live for `'a`.
-pub(crate) unsafe fn read<'a, T>(start: *const T, length: u64) -> Option<&'a [T]> {
+pub(crate) unsafe fn read<'a, T>(start: *const T, length: u64) -> Result<&'a [T]> {
     match length {
-        0 => Some(&[]),
-        _ if fits(start, length) => Some(unsafe { slice::from_raw_parts(start, length as usize) }),
-        _ => None,
+        0 => Ok(&[]),
+        _ if fits(start, length) => Ok(unsafe { slice::from_raw_parts(start, length as usize) }),
+        _ => Err(Error::BadArgument),
     }
 }
 
 /// # Safety
 /// As [`read`], and nothing else uses the items.
-pub(crate) unsafe fn write<'a, T>(start: *mut T, length: u64) -> Option<&'a mut [T]> {
+pub(crate) unsafe fn write<'a, T>(start: *mut T, length: u64) -> Result<&'a mut [T]> {
     match length {
-        0 => Some(&mut []),
-        _ if fits(start, length) => Some(unsafe { slice::from_raw_parts_mut(start, length as usize) }),
-        _ => None,
+        0 => Ok(&mut []),
+        _ if fits(start, length) => Ok(unsafe { slice::from_raw_parts_mut(start, length as usize) }),
+        _ => Err(Error::BadArgument),
     }
 }
 
-pub(crate) fn words(size: u32, swapped: u32) -> Option<Words> {
+pub(crate) fn words(size: u32, swapped: u32) -> Result<Words> {
     match size {
-        4 | 8 => Some(Words { size: size as usize, swapped: swapped != 0 }),
-        _ => None,
+        4 | 8 => Ok(Words { size: size as usize, swapped: swapped != 0 }),
+        _ => Err(Error::BadArgument),
     }
 }
 
@@ -81,15 +121,16 @@ pub struct Memory {
 impl Memory {
     /// # Safety
     /// The places lead to so many bytes, which live for `'a`.
-    pub(crate) unsafe fn spans<'a>(&self) -> Option<Vec<Span<'a>>> {
+    pub(crate) unsafe fn spans<'a>(&self) -> Result<Spans<'a>> {
         let (starts, places, lengths) = unsafe {
             (read(self.starts, self.count)?, read(self.places, self.count)?, read(self.lengths, self.count)?)
         };
-        let span = |at: usize| {
+        let mut spans = with_room(starts.len())?;
+        for (at, &start) in starts.iter().enumerate() {
             let bytes = unsafe { read(places[at] as usize as *const u8, lengths[at])? };
-            Some(Span { start: starts[at], bytes })
-        };
-        (0..starts.len()).map(span).collect()
+            push(&mut spans, Span { start, bytes })?;
+        }
+        given(Spans::new(spans))
     }
 }
 
@@ -124,10 +165,10 @@ pub struct PointerRules {
 }
 
 impl PointerRules {
-    pub(crate) fn pointers(&self) -> Option<scan::Pointers> {
+    pub(crate) fn pointers(&self) -> Result<scan::Pointers> {
         let words = words(self.word, self.swapped)?;
         let (clear, headers, part) = (self.clear, self.headers, u64::from(self.part));
-        Some(scan::Pointers { words, clear, mangled: self.mangled != 0, headers, part })
+        Ok(scan::Pointers { words, clear, mangled: self.mangled != 0, headers, part })
     }
 }
 
@@ -161,13 +202,15 @@ pub struct Blocks {
     pub address: *const u64,
     pub size: *const u64,
     pub count: u64,
-    /// Null, or a job of [`gx_index_new`] for the same arrays that is done: then the index is not built again.
+    /// Null, or a job of [`gx_index_new`] for the same arrays that is done, and freed after what is made with it: then the
+    /// index is not built again.
     pub index: *const Job,
 }
 
-/// Returns [`ABI`].
+/// Returns [`ABI`]. Must be the first call.
 #[no_mangle]
 pub extern "C" fn gx_abi() -> u32 {
+    parallel::cores();
     ABI
 }
 
@@ -185,7 +228,7 @@ pub extern "C" fn gx_threads(wanted: u32) -> u32 {
 #[no_mangle]
 pub unsafe extern "C" fn gx_walk_chunks(walk: *mut ChunkWalk) -> i64 {
     guarded(|| {
-        let walk = unsafe { walk.as_mut()? };
+        let walk = unsafe { given(walk.as_mut())? };
         let memory = unsafe { read(walk.memory, walk.bytes)? };
         let mut columns = unsafe {
             chunks::Columns {
@@ -198,17 +241,17 @@ pub unsafe extern "C" fn gx_walk_chunks(walk: *mut ChunkWalk) -> i64 {
         };
         let words = words(walk.word, walk.swapped)?;
         if !walk.granule.is_power_of_two() || walk.granule < words.size as u64 || walk.minimum < walk.granule {
-            return None;
+            return Err(Error::BadArgument);
         }
         let rules = chunks::Rules { words, minimum: walk.minimum, granule: walk.granule };
-        let (start, stop) = (usize::try_from(walk.start).ok()?, usize::try_from(walk.stop).ok()?);
+        let (start, stop) = (number(walk.start)?, number(walk.stop)?);
         if start > memory.len() {
-            return None;
+            return Err(Error::BadArgument);
         }
         let found = chunks::walk(memory, walk.origin, start, stop, rules, &mut columns);
         walk.mismatches = found.mismatches as u64;
         walk.end = found.end as u64;
-        Some(found.chunks as i64)
+        Ok(found.chunks as i64)
     })
 }
 
@@ -227,7 +270,7 @@ pub unsafe extern "C" fn gx_rows_of(
     guarded(|| {
         let (address, wanted) = unsafe { (read(address, count)?, read(wanted, wanted_count)?) };
         columns::rows_of(address, wanted, unsafe { write(rows, wanted_count)? });
-        Some(0)
+        Ok(0)
     })
 }
 
@@ -245,8 +288,8 @@ pub unsafe extern "C" fn gx_find_blocks(
 ) -> i64 {
     guarded(|| {
         let (index, addresses) = unsafe { (block_index(blocks)?, read(addresses, count)?) };
-        index.find_all(addresses, begins != 0, unsafe { write(rows, count)? });
-        Some(0)
+        index.of.find_all(addresses, begins != 0, unsafe { write(rows, count)? });
+        Ok(0)
     })
 }
 
@@ -266,11 +309,11 @@ pub unsafe extern "C" fn gx_gather_scalars(
     known: *mut u8,
 ) -> i64 {
     guarded(|| {
-        let spans = Spans::new(unsafe { memory.as_ref()?.spans()? })?;
-        let scalars = scalars::Scalars::new(size, swapped != 0, signed != 0)?;
+        let spans = unsafe { given(memory.as_ref())?.spans()? };
+        let scalars = given(scalars::Scalars::new(size, swapped != 0, signed != 0))?;
         let (values, known) = unsafe { (write(values, count)?, write(known, count)?) };
         scalars::gather(&spans, unsafe { read(addresses, count)? }, scalars, values, known);
-        Some(0)
+        Ok(0)
     })
 }
 
@@ -291,18 +334,11 @@ pub unsafe extern "C" fn gx_count_values(
 ) -> i64 {
     guarded(|| {
         let (values, kinds) = unsafe { (read(values, count)?, read(kinds, count)?) };
-        let category: &[u8; 256] = unsafe { read(category, 256)? }.try_into().ok()?;
-        let wide = room.checked_mul(categories)?;
+        let category: &[u8; 256] = given(unsafe { read(category, 256)? }.try_into().ok())?;
+        let wide = given(room.checked_mul(categories))?;
         let (found, counts) = unsafe { (write(found, room)?, write(counts, wide)?) };
-        let several = match columns::count_values(values, kinds, category, categories as usize, room as usize) {
-            Some(several) => several,
-            None => return Some(NO_ROOM),
-        };
-        for (row, (value, of)) in several.iter().enumerate() {
-            found[row] = *value;
-            counts[row * of.len()..(row + 1) * of.len()].copy_from_slice(of);
-        }
-        Some(several.len() as i64)
+        let rows = columns::count_values(values, kinds, category, categories as usize, found, counts)?;
+        Ok(rows.map_or(NO_ROOM, |rows| rows as i64))
     })
 }
 
@@ -324,10 +360,10 @@ pub unsafe extern "C" fn gx_slab_regions(
 ) -> i64 {
     guarded(|| {
         let (start, region, count) = unsafe { (read(start, slabs)?, read(region, slabs)?, read(count, slabs)?) };
-        let bitmaps = unsafe { read(bitmaps, slabs.checked_mul(groups)?)? };
+        let bitmaps = unsafe { read(bitmaps, given(slabs.checked_mul(groups))?)? };
         let (address, free) = unsafe { (write(address, room)?, write(free, room)?) };
         let found = columns::slab_regions(start, region, count, bitmaps, groups as usize, address, free);
-        Some(found.map_or(NO_ROOM, |regions| regions as i64))
+        Ok(found.map_or(NO_ROOM, |regions| regions as i64))
     })
 }
 
@@ -347,25 +383,25 @@ pub unsafe extern "C" fn gx_page_census(
     zero: *mut u64,
 ) -> i64 {
     guarded(|| {
-        let memory = Spans::new(unsafe { memory.as_ref()?.spans()? })?;
+        let memory = unsafe { given(memory.as_ref())?.spans()? };
         let (starts, ends) = unsafe { (read(starts, count)?, read(ends, count)?) };
         let (whole, zero) = unsafe { (write(whole, count)?, write(zero, count)?) };
         if page == 0 {
-            return None;
+            return Err(Error::BadArgument);
         }
-        let reached: &mut [u64; 2] = unsafe { write(reached, 2)? }.try_into().ok()?;
+        let reached: &mut [u64; 2] = given(unsafe { write(reached, 2)? }.try_into().ok())?;
         let done = columns::count_pages(&memory, starts, ends, page, reached, whole, zero);
-        Some(i64::from(done))
+        Ok(i64::from(done))
     })
 }
 
-/// Work that is done in steps. What it refers to stands behind it, so that it goes first; it is shared, as a box that is
-/// moved says that nothing else refers to what it holds.
+/// Work that is done in steps. What it refers to stands behind it, so that it goes first; each in a vector, as a box that
+/// is moved says that nothing else refers to what it holds.
 pub struct Job {
     work: Work,
-    _index: Option<Arc<scan::Index<'static>>>,
-    _rules: Option<Rc<chains::Rules<'static>>>,
-    _memory: Rc<Spans<'static>>,
+    _index: Option<Indexed>,
+    _rules: Vec<chains::Rules<'static>>,
+    _memory: Vec<Spans<'static>>,
 }
 
 enum Work {
@@ -374,16 +410,14 @@ enum Work {
     Scan(scan::Job<'static>),
     Mark(graph::Job<'static>),
     Index(Building),
+    /// Work that came to nothing.
+    Failed(Error),
 }
 
 /// # Safety
 /// The owner outlives every use of the reference.
 pub(crate) unsafe fn outlasting<T>(owner: &T) -> &'static T {
     unsafe { &*(owner as *const T) }
-}
-
-fn started(make: impl FnOnce() -> Option<Job>) -> *mut Job {
-    caught(make).flatten().map_or(std::ptr::null_mut(), |job| Box::into_raw(Box::new(job)))
 }
 
 /// Begins a walk along chains; see [`chains::Job::new`]. Null when an argument cannot be.
@@ -402,24 +436,25 @@ pub unsafe extern "C" fn gx_chains_new(
     rules: *const LinkRules,
 ) -> *mut Job {
     started(|| {
-        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
-        let rules = Rc::new(unsafe { link_rules(rules.as_ref()?)? });
+        let memory = unsafe { kept(given(memory.as_ref())?.spans()?)? };
+        let rules = unsafe { kept(link_rules(given(rules.as_ref())?)?)? };
         let firsts = unsafe { read(firsts, count)? };
         let stops = if stops.is_null() { None } else { Some(unsafe { read(stops, count)? }) };
         let most = if most.is_null() { None } else { Some(unsafe { read(most, count)? }) };
         let heads = chains::Heads { firsts, stops, most };
-        let work = chains::Job::new(unsafe { outlasting(&*memory) }, heads, unsafe { outlasting(&*rules) }, total);
-        Some(Job { work: Work::Chains(work), _index: None, _rules: Some(rules), _memory: memory })
+        let (spans, links) = unsafe { (outlasting(&memory[0]), outlasting(&rules[0])) };
+        let work = Work::Chains(chains::Job::new(spans, heads, links, total)?);
+        Ok(Job { work, _index: None, _rules: rules, _memory: memory })
     })
 }
 
 /// # Safety
 /// The arrays live for `'a`.
-unsafe fn link_rules<'a>(rules: &LinkRules) -> Option<chains::Rules<'a>> {
+unsafe fn link_rules<'a>(rules: &LinkRules) -> Result<chains::Rules<'a>> {
     if !rules.alignment.is_power_of_two() {
-        return None;
+        return Err(Error::BadArgument);
     }
-    Some(chains::Rules {
+    Ok(chains::Rules {
         words: words(rules.word, rules.swapped)?,
         next: rules.next,
         mask: rules.mask,
@@ -436,17 +471,17 @@ unsafe fn link_rules<'a>(rules: &LinkRules) -> Option<chains::Rules<'a>> {
 /// What [`gx_tally_new`] walks: heads at a fixed distance from each other.
 #[repr(C)]
 pub struct TallyHeads {
-    firsts: *const u8,
-    bytes: u64,
-    count: u64,
-    stride: u64,
-    stop: u64,
-    stop_step: u64,
-    total: u64,
-    word: u32,
-    swapped: u32,
-    stops: u32,
-    unused: u32,
+    pub firsts: *const u8,
+    pub bytes: u64,
+    pub count: u64,
+    pub stride: u64,
+    pub stop: u64,
+    pub stop_step: u64,
+    pub total: u64,
+    pub word: u32,
+    pub swapped: u32,
+    pub stops: u32,
+    pub unused: u32,
 }
 
 /// Begins to sum up chains; see [`tally::Job::new`]. Null when an argument cannot be.
@@ -460,16 +495,16 @@ pub unsafe extern "C" fn gx_tally_new(
     rules: *const LinkRules,
 ) -> *mut Job {
     started(|| {
-        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
-        let rules = Rc::new(unsafe { link_rules(rules.as_ref()?)? });
-        let given = unsafe { heads.as_ref()? };
-        let (count, stride) = (usize::try_from(given.count).ok()?, usize::try_from(given.stride).ok()?);
-        let firsts = unsafe { read(given.firsts, given.bytes)? };
-        let firsts = tally::Column::new(firsts, count, stride, words(given.word, given.swapped)?)?;
-        let stops = if given.stops == 0 { None } else { Some((given.stop, given.stop_step)) };
-        let heads = tally::Heads { firsts, stops, total: given.total };
-        let work = tally::Job::new(unsafe { outlasting(&*memory) }, heads, unsafe { outlasting(&*rules) });
-        Some(Job { work: Work::Tally(work), _index: None, _rules: Some(rules), _memory: memory })
+        let memory = unsafe { kept(given(memory.as_ref())?.spans()?)? };
+        let rules = unsafe { kept(link_rules(given(rules.as_ref())?)?)? };
+        let of = unsafe { given(heads.as_ref())? };
+        let firsts = unsafe { read(of.firsts, of.bytes)? };
+        let column = tally::Column::new(firsts, number(of.count)?, number(of.stride)?, words(of.word, of.swapped)?);
+        let stops = if of.stops == 0 { None } else { Some((of.stop, of.stop_step)) };
+        let heads = tally::Heads { firsts: given(column)?, stops, total: of.total };
+        let (spans, links) = unsafe { (outlasting(&memory[0]), outlasting(&rules[0])) };
+        let work = Work::Tally(tally::Job::new(spans, heads, links)?);
+        Ok(Job { work, _index: None, _rules: rules, _memory: memory })
     })
 }
 
@@ -482,19 +517,19 @@ pub unsafe extern "C" fn gx_tally_new(
 #[no_mangle]
 pub unsafe extern "C" fn gx_tally_write(job: *const Job, figures: *mut u64, sample: *mut u64) -> i64 {
     guarded(|| {
-        let work = match unsafe { &job.as_ref()?.work } {
+        let work = match unsafe { &given(job.as_ref())?.work } {
             Work::Tally(work) => work,
-            _ => return None,
+            _ => return Err(Error::BadArgument),
         };
         let found = match work.figures() {
             Some(found) => found,
-            None => return Some(0),
+            None => return Ok(0),
         };
         let [null, head, sentinel] = found.ends;
         let numbers = [found.nodes, found.nonempty, found.longest, found.at, null, head, sentinel];
         unsafe { write(figures, numbers.len() as u64)? }.copy_from_slice(&numbers);
         work.write_sample(unsafe { write(sample, work.sampled() as u64)? });
-        Some(1)
+        Ok(1)
     })
 }
 
@@ -511,13 +546,13 @@ pub unsafe extern "C" fn gx_scan_new(
     most: u64,
 ) -> *mut Job {
     started(|| {
-        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let memory = unsafe { kept(given(memory.as_ref())?.spans()?)? };
         let index = unsafe { block_index(blocks)? };
-        let wanted = if wanted.is_null() { None } else { Some(unsafe { read(wanted, index.len() as u64)? }) };
-        let pointers = unsafe { rules.as_ref()?.pointers()? };
-        let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
-        let work = scan::Job::new(spans.all(), blocks, wanted, pointers, usize::try_from(most).unwrap_or(usize::MAX));
-        Some(Job { work: Work::Scan(work), _index: Some(index), _rules: None, _memory: memory })
+        let wanted = if wanted.is_null() { None } else { Some(unsafe { read(wanted, index.of.len() as u64)? }) };
+        let pointers = unsafe { given(rules.as_ref())?.pointers()? };
+        let (spans, most) = unsafe { (outlasting(&memory[0]).all(), usize::try_from(most).unwrap_or(usize::MAX)) };
+        let work = Work::Scan(scan::Job::new(spans, index.of, wanted, pointers, most)?);
+        Ok(Job { work, _index: Some(index), _rules: Vec::new(), _memory: memory })
     })
 }
 
@@ -529,46 +564,49 @@ pub unsafe extern "C" fn gx_scan_new(
 #[no_mangle]
 pub unsafe extern "C" fn gx_index_new(blocks: *const Blocks) -> *mut Job {
     started(|| {
-        let blocks = unsafe { blocks.as_ref()? };
+        let blocks = unsafe { given(blocks.as_ref())? };
         let (address, size) = unsafe { (read(blocks.address, blocks.count)?, read(blocks.size, blocks.count)?) };
         let work = Work::Index(Building::Open(scan::Builder::new(address, size)?));
-        Some(Job { work, _index: None, _rules: None, _memory: Rc::new(Spans::new(Vec::new())?) })
+        Ok(Job { work, _index: None, _rules: Vec::new(), _memory: Vec::new() })
     })
 }
 
 enum Building {
     Open(scan::Builder<'static>),
-    Done(Arc<scan::Index<'static>>),
-    Refused,
+    Done(Vec<scan::Index<'static>>),
 }
 
 impl Building {
-    fn run(&mut self, deadline: Instant) -> Option<bool> {
-        let done = match self {
-            Building::Open(builder) => builder.run(deadline),
-            Building::Done(_) => Some(true),
-            Building::Refused => None,
-        };
-        if done != Some(false) {
-            *self = match std::mem::replace(self, Building::Refused) {
-                Building::Open(builder) if done.is_some() => Building::Done(Arc::new(builder.into_index())),
-                same => same,
-            };
+    fn run(&mut self, deadline: Instant) -> Result<bool> {
+        if let Building::Open(builder) = self {
+            if !builder.run(deadline)? {
+                return Ok(false);
+            }
+            *self = Building::Done(kept(builder.take_index())?);
         }
-        done
+        Ok(true)
     }
+}
+
+/// The index of blocks: one that was made for this use, or that of another job, which outlives it.
+pub(crate) struct Indexed {
+    pub of: &'static scan::Index<'static>,
+    _own: Vec<scan::Index<'static>>,
 }
 
 /// # Safety
 /// `blocks` is as its type says, its arrays live as long as what is built on the index.
-pub(crate) unsafe fn block_index(blocks: *const Blocks) -> Option<Arc<scan::Index<'static>>> {
-    let blocks = unsafe { blocks.as_ref()? };
+pub(crate) unsafe fn block_index(blocks: *const Blocks) -> Result<Indexed> {
+    let blocks = unsafe { given(blocks.as_ref())? };
     let (address, size) = unsafe { (read(blocks.address, blocks.count)?, read(blocks.size, blocks.count)?) };
-    match unsafe { blocks.index.as_ref() } {
-        None => Some(Arc::new(scan::Index::new(address, size)?)),
-        Some(Job { work: Work::Index(Building::Done(index)), .. }) if index.is_of(address, size) => Some(index.clone()),
-        Some(_) => None,
-    }
+    let own = match unsafe { blocks.index.as_ref() } {
+        None => kept(scan::Index::new(address, size)?)?,
+        Some(Job { work: Work::Index(Building::Done(built)), .. }) if built[0].is_of(address, size) => {
+            return Ok(Indexed { of: unsafe { outlasting(&built[0]) }, _own: Vec::new() });
+        }
+        Some(_) => return Err(Error::BadArgument),
+    };
+    Ok(Indexed { of: unsafe { outlasting(&own[0]) }, _own: own })
 }
 
 /// Begins a propagation from roots; see [`graph::Job::new`]. Null when an argument cannot be.
@@ -584,14 +622,13 @@ pub unsafe extern "C" fn gx_mark_new(
     rules: *const PointerRules,
 ) -> *mut Job {
     started(|| {
-        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let memory = unsafe { kept(given(memory.as_ref())?.spans()?)? };
         let index = unsafe { block_index(blocks)? };
-        let count = index.len() as u64;
+        let count = index.of.len() as u64;
         let (live, states) = unsafe { (read(live, count)?, read(states, count)?) };
-        let pointers = unsafe { rules.as_ref()?.pointers()? };
-        let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
-        let work = graph::Job::new(spans, blocks, pointers, live, states)?;
-        Some(Job { work: Work::Mark(work), _index: Some(index), _rules: None, _memory: memory })
+        let pointers = unsafe { given(rules.as_ref())?.pointers()? };
+        let work = Work::Mark(graph::Job::new(unsafe { outlasting(&memory[0]) }, index.of, pointers, live, states)?);
+        Ok(Job { work, _index: Some(index), _rules: Vec::new(), _memory: memory })
     })
 }
 
@@ -603,14 +640,19 @@ pub unsafe extern "C" fn gx_mark_new(
 pub unsafe extern "C" fn gx_job_run(job: *mut Job, milliseconds: u32) -> i64 {
     guarded(|| {
         let deadline = Instant::now() + Duration::from_millis(milliseconds.into());
-        let done = match unsafe { &mut job.as_mut()?.work } {
+        let work = unsafe { &mut given(job.as_mut())?.work };
+        let done = match work {
             Work::Chains(work) => work.run(deadline),
             Work::Tally(work) => work.run(deadline),
             Work::Scan(work) => work.run(deadline),
             Work::Mark(work) => work.run(deadline),
-            Work::Index(work) => work.run(deadline)?,
+            Work::Index(work) => work.run(deadline),
+            Work::Failed(error) => Err(*error),
         };
-        Some(i64::from(done))
+        if let Err(error) = done {
+            *work = Work::Failed(error); // and what it held is given back
+        }
+        Ok(i64::from(done?))
     })
 }
 
@@ -621,11 +663,12 @@ pub unsafe extern "C" fn gx_job_run(job: *mut Job, milliseconds: u32) -> i64 {
 #[no_mangle]
 pub unsafe extern "C" fn gx_job_found(job: *const Job) -> i64 {
     guarded(|| {
-        Some(match unsafe { &job.as_ref()?.work } {
+        Ok(match unsafe { &given(job.as_ref())?.work } {
             Work::Chains(work) => work.nodes() as i64,
             Work::Tally(work) => work.sampled() as i64,
             Work::Scan(work) => work.hits() as i64,
             Work::Mark(_) | Work::Index(_) => 0,
+            Work::Failed(error) => return Err(*error),
         })
     })
 }
@@ -646,17 +689,17 @@ pub unsafe extern "C" fn gx_chains_write(
     nodes: *mut u64,
 ) -> i64 {
     guarded(|| {
-        let work = match unsafe { &job.as_ref()?.work } {
+        let work = match unsafe { &given(job.as_ref())?.work } {
             Work::Chains(work) => work,
-            _ => return None,
+            _ => return Err(Error::BadArgument),
         };
         if count != work.chains() as u64 {
-            return None;
+            return Err(Error::BadArgument);
         }
         let (lengths, ends) = unsafe { (write(lengths, count)?, write(ends, count)?) };
         let (last, cycles) = unsafe { (write(last, count)?, write(cycles, count)?) };
         work.write(lengths, ends, last, cycles, unsafe { write(nodes, work.nodes() as u64)? });
-        Some(0)
+        Ok(0)
     })
 }
 
@@ -667,13 +710,13 @@ pub unsafe extern "C" fn gx_chains_write(
 #[no_mangle]
 pub unsafe extern "C" fn gx_scan_write(job: *const Job, places: *mut u64, rows: *mut u32, interior: *mut u8) -> i64 {
     guarded(|| {
-        let work = match unsafe { &job.as_ref()?.work } {
+        let work = match unsafe { &given(job.as_ref())?.work } {
             Work::Scan(work) => work,
-            _ => return None,
+            _ => return Err(Error::BadArgument),
         };
         let found = work.hits() as u64;
         unsafe { work.write(write(places, found)?, write(rows, found)?, write(interior, found)?) };
-        Some(i64::from(work.full()))
+        Ok(i64::from(work.full()))
     })
 }
 
@@ -683,12 +726,12 @@ pub unsafe extern "C" fn gx_scan_write(job: *const Job, places: *mut u64, rows: 
 /// As [`gx_job_run`]; `states` has `count` places, one for each block.
 #[no_mangle]
 pub unsafe extern "C" fn gx_mark_write(job: *const Job, count: u64, states: *mut u8) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
         Work::Mark(work) if count == work.blocks() as u64 => {
             work.write(unsafe { write(states, count)? });
-            Some(0)
+            Ok(0)
         }
-        _ => None,
+        _ => Err(Error::BadArgument),
     })
 }
 

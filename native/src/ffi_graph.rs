@@ -1,14 +1,13 @@
 //! The C ABI of the kernels over graphs of blocks, under the rules of [`ffi`](crate::ffi).
 
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::digraph::Graph;
-use crate::ffi::{block_index, caught, guarded, outlasting, read, write};
-use crate::ffi::{Blocks, Memory, PointerRules, BAD_ARGUMENT, NO_ROOM};
+use crate::fallible::{kept, Error, Result};
+use crate::ffi::{block_index, caught, given, guarded, outlasting, read, started, write};
+use crate::ffi::{Blocks, Indexed, Memory, PointerRules, BAD_ARGUMENT, NO_ROOM};
 use crate::memory::Spans;
-use crate::{breadth, components, dominators, edges, retained, scan};
+use crate::{breadth, components, dominators, edges, retained};
 
 /// A graph as it comes: `rows + 1` in `first`, `edges` in the others.
 #[repr(C)]
@@ -23,17 +22,17 @@ pub struct Edges {
 impl Edges {
     /// # Safety
     /// The arrays are as the type says and live for `'a`.
-    unsafe fn graph<'a>(&self) -> Option<Graph<'a>> {
-        let first = unsafe { read(self.first, self.rows.checked_add(1)?)? };
-        unsafe { Graph::new(first, read(self.to, self.edges)?, read(self.interior, self.edges)?) }
+    unsafe fn graph<'a>(&self) -> Result<Graph<'a>> {
+        let first = unsafe { read(self.first, given(self.rows.checked_add(1))?)? };
+        given(unsafe { Graph::new(first, read(self.to, self.edges)?, read(self.interior, self.edges)?) })
     }
 }
 
 /// Work that is done in steps. What it refers to stands behind it, so that it goes first.
 pub struct GraphJob {
     work: Work,
-    _index: Option<Arc<scan::Index<'static>>>,
-    _memory: Option<Rc<Spans<'static>>>,
+    _index: Option<Indexed>,
+    _memory: Vec<Spans<'static>>,
 }
 
 enum Work {
@@ -42,14 +41,12 @@ enum Work {
     Breadth(breadth::Job<'static>),
     Dominators(dominators::Job<'static>),
     Retained(retained::Job<'static>),
-}
-
-fn started(make: impl FnOnce() -> Option<GraphJob>) -> *mut GraphJob {
-    caught(make).flatten().map_or(std::ptr::null_mut(), |job| Box::into_raw(Box::new(job)))
+    /// Work that came to nothing.
+    Failed(Error),
 }
 
 fn alone(work: Work) -> GraphJob {
-    GraphJob { work, _index: None, _memory: None }
+    GraphJob { work, _index: None, _memory: Vec::new() }
 }
 
 /// Begins a search for edges; see [`edges::Job::new`]. Null when an argument cannot be.
@@ -65,13 +62,12 @@ pub unsafe extern "C" fn gx_edges_new(
     most: u64,
 ) -> *mut GraphJob {
     started(|| {
-        let memory = Rc::new(Spans::new(unsafe { memory.as_ref()?.spans()? })?);
+        let memory = unsafe { kept(given(memory.as_ref())?.spans()?)? };
         let index = unsafe { block_index(blocks)? };
-        let live = unsafe { read(live, index.len() as u64)? };
-        let pointers = unsafe { rules.as_ref()?.pointers()? };
-        let (spans, blocks) = unsafe { (outlasting(&*memory), outlasting(&*index)) };
-        let work = Work::Edges(edges::Job::new(spans, blocks, pointers, live, most)?);
-        Some(GraphJob { work, _index: Some(index), _memory: Some(memory) })
+        let live = unsafe { read(live, index.of.len() as u64)? };
+        let pointers = unsafe { given(rules.as_ref())?.pointers()? };
+        let work = Work::Edges(edges::Job::new(unsafe { outlasting(&memory[0]) }, index.of, pointers, live, most)?);
+        Ok(GraphJob { work, _index: Some(index), _memory: memory })
     })
 }
 
@@ -82,9 +78,9 @@ pub unsafe extern "C" fn gx_edges_new(
 #[no_mangle]
 pub unsafe extern "C" fn gx_components_new(edges: *const Edges, wanted: *const u8, interior: u32) -> *mut GraphJob {
     started(|| {
-        let graph = unsafe { edges.as_ref()?.graph()? };
+        let graph = unsafe { given(edges.as_ref())?.graph()? };
         let wanted = unsafe { read(wanted, graph.rows() as u64)? };
-        Some(alone(Work::Components(components::Job::new(graph, wanted, interior != 0)?)))
+        Ok(alone(Work::Components(components::Job::new(graph, wanted, interior != 0)?)))
     })
 }
 
@@ -95,10 +91,10 @@ pub unsafe extern "C" fn gx_components_new(edges: *const Edges, wanted: *const u
 #[no_mangle]
 pub unsafe extern "C" fn gx_breadth_new(edges: *const Edges, roots: *const u8, live: *const u8) -> *mut GraphJob {
     started(|| {
-        let graph = unsafe { edges.as_ref()?.graph()? };
+        let graph = unsafe { given(edges.as_ref())?.graph()? };
         let rows = graph.rows() as u64;
         let (roots, live) = unsafe { (read(roots, rows)?, read(live, rows)?) };
-        Some(alone(Work::Breadth(breadth::Job::new(graph, roots, live)?)))
+        Ok(alone(Work::Breadth(breadth::Job::new(graph, roots, live)?)))
     })
 }
 
@@ -115,10 +111,10 @@ pub unsafe extern "C" fn gx_dominators_new(
     roots: u64,
 ) -> *mut GraphJob {
     started(|| {
-        let graph = unsafe { edges.as_ref()?.graph()? };
+        let graph = unsafe { given(edges.as_ref())?.graph()? };
         let (entry, entries) = unsafe { (read(entry, count)?, read(entries, count)?) };
-        let roots = u32::try_from(roots).ok()? as usize;
-        Some(alone(Work::Dominators(dominators::Job::new(graph, entry, entries, roots)?)))
+        let roots = given(u32::try_from(roots).ok())? as usize;
+        Ok(alone(Work::Dominators(dominators::Job::new(graph, entry, entries, roots)?)))
     })
 }
 
@@ -130,7 +126,7 @@ pub unsafe extern "C" fn gx_dominators_new(
 pub unsafe extern "C" fn gx_retained_new(dominators: *const u32, size: *const u64, nodes: u64) -> *mut GraphJob {
     started(|| {
         let (dominators, size) = unsafe { (read(dominators, nodes)?, read(size, nodes)?) };
-        Some(alone(Work::Retained(retained::Job::new(dominators, size)?)))
+        Ok(alone(Work::Retained(retained::Job::new(dominators, size)?)))
     })
 }
 
@@ -142,14 +138,19 @@ pub unsafe extern "C" fn gx_retained_new(dominators: *const u32, size: *const u6
 pub unsafe extern "C" fn gx_graph_run(job: *mut GraphJob, milliseconds: u32) -> i64 {
     guarded(|| {
         let deadline = Instant::now() + Duration::from_millis(milliseconds.into());
-        let done = match unsafe { &mut job.as_mut()?.work } {
+        let work = unsafe { &mut given(job.as_mut())?.work };
+        let done = match work {
             Work::Edges(work) => work.run(deadline),
             Work::Components(work) => work.run(deadline),
             Work::Breadth(work) => work.run(deadline),
             Work::Dominators(work) => work.run(deadline),
-            Work::Retained(work) => work.run(deadline),
+            Work::Retained(work) => Ok(work.run(deadline)),
+            Work::Failed(error) => Err(*error),
         };
-        Some(i64::from(done))
+        if let Err(error) = done {
+            *work = Work::Failed(error); // and what it held is given back
+        }
+        Ok(i64::from(done?))
     })
 }
 
@@ -160,10 +161,10 @@ pub unsafe extern "C" fn gx_graph_run(job: *mut GraphJob, milliseconds: u32) -> 
 /// As [`gx_graph_run`].
 #[no_mangle]
 pub unsafe extern "C" fn gx_edges_found(job: *const GraphJob) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
-        Work::Edges(work) if work.full() => Some(NO_ROOM),
-        Work::Edges(work) => Some(work.edges() as i64),
-        _ => None,
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
+        Work::Edges(work) if work.full() => Ok(NO_ROOM),
+        Work::Edges(work) => Ok(work.edges() as i64),
+        _ => Err(Error::BadArgument),
     })
 }
 
@@ -180,13 +181,13 @@ pub unsafe extern "C" fn gx_edges_write(
     to: *mut u32,
     interior: *mut u8,
 ) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
         Work::Edges(work) if rows == work.rows() as u64 && edges == work.edges() as u64 && !work.full() => {
             let first = unsafe { write(first, rows + 1)? };
             unsafe { work.write(first, write(to, edges)?, write(interior, edges)?) };
-            Some(0)
+            Ok(0)
         }
-        _ => None,
+        _ => Err(Error::BadArgument),
     })
 }
 
@@ -196,12 +197,12 @@ pub unsafe extern "C" fn gx_edges_write(
 /// As [`gx_graph_run`]; `components` has `rows` places.
 #[no_mangle]
 pub unsafe extern "C" fn gx_components_write(job: *const GraphJob, rows: u64, components: *mut u32) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
         Work::Components(work) if rows == work.rows() as u64 => {
-            work.write(unsafe { write(components, rows)? });
-            Some(0)
+            work.write(unsafe { write(components, rows)? })?;
+            Ok(0)
         }
-        _ => None,
+        _ => Err(Error::BadArgument),
     })
 }
 
@@ -211,12 +212,12 @@ pub unsafe extern "C" fn gx_components_write(job: *const GraphJob, rows: u64, co
 /// As [`gx_graph_run`]; the arrays have `rows` places.
 #[no_mangle]
 pub unsafe extern "C" fn gx_breadth_write(job: *const GraphJob, rows: u64, parents: *mut u32, depths: *mut u32) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
         Work::Breadth(work) if rows == work.rows() as u64 => {
             unsafe { work.write(write(parents, rows)?, write(depths, rows)?) };
-            Some(0)
+            Ok(0)
         }
-        _ => None,
+        _ => Err(Error::BadArgument),
     })
 }
 
@@ -226,12 +227,12 @@ pub unsafe extern "C" fn gx_breadth_write(job: *const GraphJob, rows: u64, paren
 /// As [`gx_graph_run`]; `dominators` has `nodes` places.
 #[no_mangle]
 pub unsafe extern "C" fn gx_dominators_write(job: *const GraphJob, nodes: u64, dominators: *mut u32) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
         Work::Dominators(work) if nodes == work.nodes() as u64 => {
             work.write(unsafe { write(dominators, nodes)? });
-            Some(0)
+            Ok(0)
         }
-        _ => None,
+        _ => Err(Error::BadArgument),
     })
 }
 
@@ -241,13 +242,13 @@ pub unsafe extern "C" fn gx_dominators_write(job: *const GraphJob, nodes: u64, d
 /// As [`gx_graph_run`]; the arrays have `nodes` places.
 #[no_mangle]
 pub unsafe extern "C" fn gx_retained_write(job: *const GraphJob, nodes: u64, bytes: *mut u64, counts: *mut u32) -> i64 {
-    guarded(|| match unsafe { &job.as_ref()?.work } {
-        Work::Retained(work) if !work.sound() => Some(BAD_ARGUMENT),
+    guarded(|| match unsafe { &given(job.as_ref())?.work } {
+        Work::Retained(work) if !work.sound() => Ok(BAD_ARGUMENT),
         Work::Retained(work) if nodes == work.nodes() as u64 => {
             unsafe { work.write(write(bytes, nodes)?, write(counts, nodes)?) };
-            Some(0)
+            Ok(0)
         }
-        _ => None,
+        _ => Err(Error::BadArgument),
     })
 }
 

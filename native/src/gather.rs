@@ -1,5 +1,6 @@
 //! Words of small blocks put behind each other, so that they are looked up many at a time.
 
+use crate::fallible::{append, push, Result};
 use crate::memory::{prefetch_item, Spans};
 use crate::scan::{for_each_hit, Hit, Index, Pointers};
 use crate::sized;
@@ -42,16 +43,17 @@ impl Gathered {
     }
 
     /// Adds the words of a block that begins at `start`.
-    #[inline]
-    pub fn add(&mut self, start: u64, block: &[u8], pointers: Pointers) {
+    #[inline(always)]
+    pub fn add(&mut self, start: u64, block: &[u8], pointers: Pointers) -> Result<()> {
         let word = pointers.words.size;
         let skipped = (start.wrapping_neg() & (word as u64 - 1)) as usize;
         if let Some(aligned) = block.get(skipped..) {
             if pointers.mangled {
-                self.begun.push((self.bytes.len(), start.wrapping_add(skipped as u64)));
+                push(&mut self.begun, (self.bytes.len(), start.wrapping_add(skipped as u64)))?;
             }
-            self.bytes.extend_from_slice(&aligned[..aligned.len() / word * word]);
+            append(&mut self.bytes, &aligned[..aligned.len() / word * word])?;
         }
+        Ok(())
     }
 
     /// How many bytes were added.
@@ -72,14 +74,15 @@ impl Gathered {
         pointers: Pointers,
         index: &Index,
         hints: &mut Hints,
-        mut found: impl FnMut(u64, Hit),
-    ) {
+        mut found: impl FnMut(u64, Hit) -> Result<()>,
+    ) -> Result<()> {
         if pointers.mangled {
-            self.for_each_mangled_hit(pointers, index, hints, &mut found);
+            self.for_each_mangled_hit(pointers, index, hints, &mut found)?;
         } else {
-            for_each_hit(&self.bytes, 0, pointers, index, &mut hints.table, found);
+            for_each_hit(&self.bytes, 0, pointers, index, &mut hints.table, found)?;
         }
         self.bytes.clear();
+        Ok(())
     }
 
     /// Looks at each block's words at their own addresses.
@@ -88,8 +91,8 @@ impl Gathered {
         pointers: Pointers,
         index: &Index,
         hints: &mut Hints,
-        found: &mut impl FnMut(u64, Hit),
-    ) {
+        found: &mut impl FnMut(u64, Hit) -> Result<()>,
+    ) -> Result<()> {
         let mut end = self.bytes.len();
         for (from, _) in self.begun.iter_mut().rev() {
             end = std::mem::replace(from, end); // where each ends
@@ -97,10 +100,11 @@ impl Gathered {
         let mut from = 0;
         for (until, start) in self.begun.drain(..) {
             for_each_hit(&self.bytes[from..until], start, pointers, index, &mut hints.table, |place, hit| {
-                found(place.wrapping_sub(start).wrapping_add(from as u64), hit);
-            });
+                found(place.wrapping_sub(start).wrapping_add(from as u64), hit)
+            })?;
             from = until;
         }
+        Ok(())
     }
 }
 
@@ -122,13 +126,14 @@ mod tests {
         assert!(fetch(0x1020, 1).is_none());
         let block = fetch(0x1002, 11).unwrap();
         let mut gathered = Gathered::default();
-        gathered.add(0x1002, block, pointers);
-        gathered.add(0x1003, &content[3..4], pointers);
-        gathered.add(0x1003, &[], pointers);
+        for (start, block) in [(0x1002, block), (0x1003, &content[3..4]), (0x1003, &[])] {
+            gathered.add(start, block, pointers).unwrap();
+        }
         assert_eq!(gathered.bytes, [4, 5, 6, 7, 8, 9, 10, 11]);
         let index = Index::new(&[0x0706_0504, 0x0b0a_0900], &[1, 16]).unwrap();
         let mut hits = Vec::new();
-        gathered.for_each_hit(pointers, &index, &mut hints, |at, hit| hits.push((at, hit.row, hit.interior)));
+        let found = |at, hit: Hit| push(&mut hits, (at, hit.row, hit.interior));
+        gathered.for_each_hit(pointers, &index, &mut hints, found).unwrap();
         assert_eq!(hits, [(0, 0, false), (4, 1, true)]);
         assert!(gathered.is_empty());
     }

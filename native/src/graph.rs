@@ -3,15 +3,19 @@
 //! A block is *reached* when pointers to beginnings of blocks lead to it from a root; *maybe reached* when a way there
 //! needs a pointer into the middle of a block. Both are fixpoints, so that no order of work shows in the result.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::fallible::{append, collected, push, Error, Result};
 use crate::gather::{Gathered, Hints, BLOCKS};
 use crate::memory::{prefetch_item, Spans};
 use crate::parallel::{run_together, threads};
 use crate::scan::{for_each_hit, Index, Pointers};
 use crate::sized;
+
+/// Rows to be looked at, and parts of large ones.
+type Next = (Vec<u32>, Vec<(u32, u64)>);
 
 /// Not reached, reached through the middle of a block, reached.
 pub const NOT: u8 = 0;
@@ -46,52 +50,57 @@ pub struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Prepares the propagation. `live` has a non-zero byte for each block that counts, `states` what roots point at:
-    /// [`REACHED`] by a pointer to a beginning, [`MAYBE`] by one into the middle. None when they do not fit the index.
+    /// [`REACHED`] by a pointer to a beginning, [`MAYBE`] by one into the middle. There must be one of both for each block.
     pub fn new(
         memory: &'a Spans<'a>,
         index: &'a Index<'a>,
         pointers: Pointers,
         live: &[u8],
         states: &[u8],
-    ) -> Option<Self> {
+    ) -> Result<Self> {
         if live.len() != index.len() || states.len() != index.len() {
-            return None;
+            return Err(Error::BadArgument);
         }
         let known = |(&state, &live): (&u8, &u8)| AtomicU8::new(if live != 0 { state.min(REACHED) } else { DEAD });
-        let states: Vec<_> = states.iter().zip(live).map(known).collect();
+        let states = collected(states.iter().zip(live).map(known))?;
         let (open, round, partly) = (Vec::new(), Vec::new(), Vec::new());
         let mut job = Job { memory, index, pointers, states, open, round, at: 0, partly, level: REACHED };
-        job.open = job.having(REACHED);
-        Some(job)
+        job.open = job.having(REACHED)?;
+        Ok(job)
     }
 
-    fn having(&self, wanted: u8) -> Vec<u32> {
-        let of_state = |(_, state): &(u32, &AtomicU8)| state.load(Ordering::Relaxed) == wanted;
-        (0u32..).zip(&self.states).filter(of_state).map(|(row, _)| row).collect()
+    fn having(&self, wanted: u8) -> Result<Vec<u32>> {
+        let mut rows = Vec::new();
+        for (row, state) in self.states.iter().enumerate() {
+            if state.load(Ordering::Relaxed) == wanted {
+                push(&mut rows, row as u32)?;
+            }
+        }
+        Ok(rows)
     }
 
     /// Propagates until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
         loop {
             while !(self.open.is_empty() && self.round.is_empty() && self.partly.is_empty()) {
                 if !self.round.is_empty() {
-                    self.together(deadline);
+                    self.together(deadline)?;
                 } else if self.partly.is_empty() && self.open.len() >= MANY || self.open.len() >= WIDE {
                     self.round = std::mem::take(&mut self.open);
                     self.round.sort_unstable();
                     self.at = 0;
                 } else {
-                    self.alone(deadline);
+                    self.alone(deadline)?;
                 }
                 if Instant::now() >= deadline {
-                    return false;
+                    return Ok(false);
                 }
             }
             if self.level == MAYBE {
-                return true;
+                return Ok(true);
             }
             self.level = MAYBE;
-            self.open = self.having(MAYBE);
+            self.open = self.having(MAYBE)?;
         }
     }
 
@@ -110,16 +119,14 @@ impl<'a> Job<'a> {
 
     /// Looks at block after block, at large ones first, until there are many to be looked at; never at so many that what
     /// a large block leads to would all be open at a time.
-    fn alone(&mut self, deadline: Instant) {
+    fn alone(&mut self, deadline: Instant) -> Result<()> {
         let (mut open, mut partly) = (std::mem::take(&mut self.open), std::mem::take(&mut self.partly));
         let (mut worked, mut look) = (0, Look::default());
         loop {
             if open.len() >= WIDE {
                 break;
             } else if let Some((row, from)) = partly.pop() {
-                let (bytes, left) = self.look(row as usize, from, &mut look.hints, &mut open);
-                partly.extend(left.map(|at| (row, at)));
-                worked += bytes;
+                worked += self.look(row, from, &mut look.hints, &mut open, &mut partly)?;
             } else if open.is_empty() || open.len() >= MANY {
                 break;
             } else {
@@ -128,7 +135,7 @@ impl<'a> Job<'a> {
                 let rows = &mut rows[..open.len() - last];
                 rows.copy_from_slice(&open[last..]);
                 open.truncate(last);
-                worked += self.look_at_some(rows, &mut look, &mut open, &mut partly);
+                worked += self.look_at_some(rows, &mut look, &mut open, &mut partly)?;
             }
             if worked >= PATIENCE {
                 if Instant::now() >= deadline {
@@ -139,55 +146,75 @@ impl<'a> Job<'a> {
         }
         self.open = open;
         self.partly = partly;
+        Ok(())
     }
 
     /// Goes on with a round over all that was open, in order of address, so that what lies near is fetched together; what
     /// it leads to is open then.
-    fn together(&mut self, deadline: Instant) {
-        let (taken, next) = (AtomicUsize::new(self.at), Mutex::new((Vec::new(), Vec::new())));
-        let work = || {
-            let (mut found, mut partly, mut look) = (Vec::new(), Vec::new(), Look::default());
-            let (mut worked, mut late) = (0, false);
-            while !late {
-                let from = taken.fetch_add(PORTION, Ordering::Relaxed);
-                if from >= self.round.len() {
-                    break;
-                }
-                for rows in self.round[from..self.round.len().min(from + PORTION)].chunks(BLOCKS) {
-                    if late {
-                        found.extend_from_slice(rows); // for the next round
-                        continue;
-                    }
-                    worked += self.look_at_some(rows, &mut look, &mut found, &mut partly);
-                    if worked >= PATIENCE {
-                        late = Instant::now() >= deadline;
-                        worked = 0;
-                    }
-                }
+    fn together(&mut self, deadline: Instant) -> Result<()> {
+        let (taken, failed) = (AtomicUsize::new(self.at), AtomicBool::new(false));
+        let next = Mutex::new((Vec::new(), Vec::new()));
+        run_together(threads(), || {
+            if self.take_portions(&self.round, &taken, deadline, &next).is_err() {
+                taken.store(self.round.len(), Ordering::Relaxed); // so that the others end
+                failed.store(true, Ordering::Relaxed);
             }
-            if let Ok(mut next) = next.lock() {
-                next.0.append(&mut found);
-                next.1.append(&mut partly);
-            }
-        };
-        run_together(threads(), work);
+        });
+        if failed.into_inner() {
+            return Err(Error::OutOfMemory);
+        }
         self.at = taken.into_inner();
         if self.at >= self.round.len() {
             self.round = Vec::new();
         }
-        let (mut open, mut partly) = next.into_inner().unwrap_or_default();
-        self.open.append(&mut open);
-        self.partly.append(&mut partly);
+        let (open, partly) = next.into_inner().unwrap_or_default();
+        append(&mut self.open, &open)?;
+        append(&mut self.partly, &partly)
+    }
+
+    /// Takes portion after portion of what is open, and adds to `next` what is to be looked at because of it, or was
+    /// left.
+    fn take_portions(&self, open: &[u32], taken: &AtomicUsize, deadline: Instant, next: &Mutex<Next>) -> Result<()> {
+        let (mut found, mut partly, mut look) = (Vec::new(), Vec::new(), Look::default());
+        let (mut worked, mut late) = (0, false);
+        while !late {
+            let from = taken.fetch_add(PORTION, Ordering::Relaxed);
+            if from >= open.len() {
+                break;
+            }
+            for rows in open[from..open.len().min(from + PORTION)].chunks(BLOCKS) {
+                if late {
+                    append(&mut found, rows)?; // for the next round
+                    continue;
+                }
+                worked += self.look_at_some(rows, &mut look, &mut found, &mut partly)?;
+                if worked >= PATIENCE {
+                    late = Instant::now() >= deadline;
+                    worked = 0;
+                }
+            }
+        }
+        if let Ok(mut next) = next.lock() {
+            append(&mut next.0, &found)?;
+            append(&mut next.1, &partly)?;
+        }
+        Ok(())
     }
 
     /// Scans some blocks, no more than [`BLOCKS`], and adds the blocks to `open` that are to be scanned because of it;
     /// adds to `partly` what was left. Returns how many bytes that was the work of.
     ///
     /// The blocks lie anywhere: all are asked for before the first is looked at.
-    fn look_at_some(&self, rows: &[u32], look: &mut Look, open: &mut Vec<u32>, partly: &mut Vec<(u32, u64)>) -> u64 {
+    fn look_at_some(
+        &self,
+        rows: &[u32],
+        look: &mut Look,
+        open: &mut Vec<u32>,
+        partly: &mut Vec<(u32, u64)>,
+    ) -> Result<u64> {
         let Look { hints, gathered } = look;
         if rows.len() < FEW {
-            return self.look_at_few(rows, hints, open, partly);
+            return rows.iter().try_fold(0, |sum, &row| Ok(sum + self.look(row, 0, hints, open, partly)?));
         }
         let mut blocks = [(0, &[][..]); BLOCKS];
         let mut count = 0;
@@ -201,13 +228,11 @@ impl<'a> Job<'a> {
                 blocks[count] = (start, block);
                 count += 1;
             } else {
-                let (bytes, left) = self.look(row as usize, 0, hints, open);
-                partly.extend(left.map(|at| (row, at)));
-                worked += bytes;
+                worked += self.look(row, 0, hints, open, partly)?;
             }
         }
         for &(start, block) in &blocks[..count] {
-            gathered.add(start, block, self.pointers);
+            gathered.add(start, block, self.pointers)?;
         }
         worked += gathered.len() as u64;
         let mut hits = [(0, false); HITS];
@@ -217,40 +242,42 @@ impl<'a> Job<'a> {
             hits[kept] = (hit.row as u32, hit.interior);
             kept += 1;
             if kept == HITS {
-                self.raise_all(&hits, open);
+                self.raise_all(&hits, open)?;
                 kept = 0;
             }
-        });
-        self.raise_all(&hits[..kept], open);
-        worked
+            Ok(())
+        })?;
+        self.raise_all(&hits[..kept], open)?;
+        Ok(worked)
     }
 
-    fn look_at_few(&self, rows: &[u32], hints: &mut Hints, open: &mut Vec<u32>, partly: &mut Vec<(u32, u64)>) -> u64 {
-        let one = |&row: &u32| {
-            let (bytes, left) = self.look(row as usize, 0, hints, open);
-            partly.extend(left.map(|at| (row, at)));
-            bytes
-        };
-        rows.iter().map(one).sum()
-    }
-
-    fn raise_all(&self, hits: &[(u32, bool)], open: &mut Vec<u32>) {
+    #[inline(never)]
+    fn raise_all(&self, hits: &[(u32, bool)], open: &mut Vec<u32>) -> Result<()> {
         for &(row, interior) in hits {
             if self.raise(row as usize, interior) {
-                open.push(row);
+                push(open, row)?;
             }
         }
+        Ok(())
     }
 
     /// Scans a stretch of one block, `from` on, and adds the blocks to `open` that are to be scanned because of it.
     ///
-    /// Returns how many bytes that was the work of, and where in the block to go on.
-    fn look(&self, row: usize, from: u64, hints: &mut Hints, open: &mut Vec<u32>) -> (u64, Option<u64>) {
-        let (start, size) = self.index.block(row);
+    /// Returns how many bytes that was the work of; where more is left of the block, adds to `partly` where to go on.
+    fn look(
+        &self,
+        row: u32,
+        from: u64,
+        hints: &mut Hints,
+        open: &mut Vec<u32>,
+        partly: &mut Vec<(u32, u64)>,
+    ) -> Result<u64> {
+        let (start, size) = self.index.block(row as usize);
         let (mut at, mut worked) = (from, VISIT);
         while at < size {
             if worked >= STRETCH + VISIT {
-                return (worked, Some(at));
+                push(partly, (row, at))?;
+                break;
             }
             let place = start + at; // in the block, so in the address space
             let bytes = self.memory.from(place, &mut hints.span);
@@ -267,13 +294,14 @@ impl<'a> Job<'a> {
             let length = (bytes.len() as u64).min(size - at).min(most);
             for_each_hit(&bytes[..length as usize], place, self.pointers, self.index, &mut hints.table, |_, hit| {
                 if self.raise(hit.row, hit.interior) {
-                    open.push(hit.row as u32);
+                    push(open, hit.row as u32)?;
                 }
-            });
+                Ok(())
+            })?;
             at += length;
             worked += length.max(VISIT);
         }
-        (worked, None)
+        Ok(worked)
     }
 
     /// Raises a block's state by a pointer to it; returns whether it must be scanned now.
@@ -310,7 +338,7 @@ mod tests {
         let memory = Spans::new(vec![Span { start: 0x1000, bytes: &bytes }]).unwrap();
         let index = Index::new(&address, &size).unwrap();
         let mut job = Job::new(&memory, &index, POINTERS, live, roots).unwrap();
-        while !job.run(Instant::now() + Duration::from_millis(5)) {}
+        while !job.run(Instant::now() + Duration::from_millis(5)).unwrap() {}
         let mut states = vec![0; live.len()];
         job.write(&mut states);
         states
@@ -349,7 +377,7 @@ mod tests {
         let (address, sizes) = ([0x1004, second], [size, 8]);
         let index = Index::new(&address, &sizes).unwrap();
         let mut job = Job::new(&memory, &index, POINTERS, &[1, 1], &[REACHED, NOT]).unwrap();
-        let steps = (1..100).find(|_| job.run(Instant::now())).unwrap();
+        let steps = (1..100).find(|_| job.run(Instant::now()).unwrap()).unwrap();
         assert!(steps > 3, "{steps}");
         let mut states = [9; 2];
         job.write(&mut states);

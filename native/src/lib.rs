@@ -2,10 +2,11 @@
 //!
 //! Everything here works on bytes that may be damaged or hostile: no kernel panics, follows an address without a check,
 //! or takes memory in proportion to a number that it has read. The Python package holds the same functions in numpy as
-//! the reference; property tests hold both equal. [`ffi`] and [`ffi_graph`] are the only parts with
-//! unsafe code, but for prefetches and the signal mask of threads.
+//! the reference; property tests hold both equal. Where there is no memory, that is an error: see [`fallible`]. [`ffi`] and
+//! [`ffi_graph`] are the only parts with unsafe code, but for prefetches and the start of threads.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 pub mod breadth;
 pub mod chains;
@@ -15,6 +16,7 @@ pub mod components;
 pub mod digraph;
 pub mod dominators;
 pub mod edges;
+pub mod fallible;
 pub mod ffi;
 pub mod ffi_graph;
 pub mod gather;

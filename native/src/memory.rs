@@ -61,8 +61,8 @@ pub struct Spans<'a> {
 
 impl<'a> Spans<'a> {
     /// Takes spans that are sorted and disjoint; empty ones are dropped. None when they are not.
-    pub fn new(spans: Vec<Span<'a>>) -> Option<Self> {
-        let spans: Vec<_> = spans.into_iter().filter(|span| !span.bytes.is_empty()).collect();
+    pub fn new(mut spans: Vec<Span<'a>>) -> Option<Self> {
+        spans.retain(|span| !span.bytes.is_empty());
         let ends = spans.iter().all(|span| span.last() >= span.start);
         let sorted = spans.windows(2).all(|pair| pair[0].last() < pair[1].start);
         if ends && sorted {

@@ -2,10 +2,13 @@
 
 use std::cell::Cell;
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
+
+use crate::fallible::{Error, Result};
 
 /// More threads than this gain nothing: memory is the limit.
 const MOST_THREADS: usize = 16;
@@ -22,60 +25,163 @@ pub fn set_threads(threads: usize) {
 /// Returns how many threads work for this one.
 pub fn threads() -> usize {
     match WANTED.with(Cell::get) {
-        0 => thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS),
+        0 => cores().min(MOST_THREADS),
         wanted => wanted.min(MOST_THREADS),
     }
 }
 
-/// A piece of work that can be left and taken up again.
-pub trait Part: Send {
-    /// Works until it is done or the deadline has passed; returns whether it is done.
-    fn run(&mut self, deadline: Instant) -> bool;
-}
-
-/// Lets threads run the parts until all are done or the deadline has passed; returns whether all are.
-///
-/// `done` counts the parts from the first on that are known to be done.
-pub fn run_parts<P: Part>(parts: &mut [P], done: &mut [bool], deadline: Instant) -> bool {
-    let open = done.iter().filter(|one| !**one).count();
-    let queue = Mutex::new(parts.iter_mut().zip(done.iter_mut()).filter(|(_, done)| !**done));
-    run_together(threads().min(open), || work(&queue, deadline));
-    done.iter().all(|one| *one)
-}
-
-fn work<'a, P: Part + 'a>(queue: &Mutex<impl Iterator<Item = (&'a mut P, &'a mut bool)>>, deadline: Instant) {
-    loop {
-        let next = match queue.lock() {
-            Ok(mut parts) => parts.next(),
-            Err(_) => None, // another thread panicked: the boundary tells
-        };
-        match next {
-            Some((part, done)) => *done = part.run(deadline),
-            None => return,
+/// Returns how many cores there are for us. That is found out once: the standard library takes memory for it, and aborts
+/// where there is none.
+pub fn cores() -> usize {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    match KNOWN.load(Ordering::Relaxed) {
+        0 => {
+            let found = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            KNOWN.store(found, Ordering::Relaxed);
+            found
         }
-        if Instant::now() >= deadline {
-            return;
-        }
+        known => known,
     }
 }
 
+/// Lets threads run the parts until all are done, the deadline has passed, or one fails; returns whether all are done.
+///
+/// `run` works at a part until that is done or the deadline has passed; it returns whether it is done, and goes on with
+/// it when it is called again. `done` says which parts are known to be done.
+pub fn run_parts<P: Send>(
+    parts: &mut [P],
+    done: &mut [bool],
+    deadline: Instant,
+    run: impl Fn(&mut P, Instant) -> Result<bool> + Sync,
+) -> Result<bool> {
+    let open = done.iter().filter(|one| !**one).count();
+    let queue = Mutex::new(parts.iter_mut().zip(done.iter_mut()).filter(|(_, done)| !**done));
+    let failed = AtomicBool::new(false);
+    run_together(threads().min(open), || {
+        while let Some((part, done)) = taken(&queue) {
+            match run(part, deadline) {
+                Ok(end) => *done = end,
+                Err(_) => failed.store(true, Ordering::Relaxed),
+            }
+            if failed.load(Ordering::Relaxed) || Instant::now() >= deadline {
+                return;
+            }
+        }
+    });
+    if failed.into_inner() {
+        return Err(Error::OutOfMemory); // nothing else can be wrong with a part
+    }
+    Ok(done.iter().all(|one| *one))
+}
+
+fn taken<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    queue.lock().ok()?.next() // another thread's panic: the boundary tells
+}
+
 /// Lets so many threads do the same work, this one among them; where no more can be had, fewer.
-pub(crate) fn run_together(workers: usize, work: impl Fn() + Sync) {
+///
+/// They are the C library's: to start one of its own, the standard library takes memory, and aborts where there is none.
+pub(crate) fn run_together<W: Fn() + Sync>(workers: usize, work: W) {
     if workers <= 1 {
         return work();
     }
     let _quiet = SignalsBlocked::new();
-    thread::scope(|scope| {
-        let others: Vec<_> =
-            (1..workers).filter_map(|_| thread::Builder::new().spawn_scoped(scope, &work).ok()).collect();
-        work();
-        for other in others {
-            // At the end of a scope threads have done their work; only one that was joined is gone.
-            if let Err(panic) = other.join() {
-                resume_unwind(panic);
+    let call = Call { work: &work, panicked: AtomicBool::new(false) };
+    let mut others = [None; MOST_THREADS];
+    for other in others.iter_mut().take(workers - 1) {
+        *other = system::start(&call);
+    }
+    let own = catch_unwind(AssertUnwindSafe(&work));
+    others.iter().flatten().for_each(|&other| system::join(other));
+    if let Err(panic) = own {
+        resume_unwind(panic);
+    }
+    assert!(!call.panicked.into_inner(), "another thread panicked");
+}
+
+/// What all threads do, and whether one of them panicked.
+struct Call<'a, W> {
+    work: &'a W,
+    panicked: AtomicBool,
+}
+
+#[cfg(unix)]
+mod system {
+    use super::{catch_unwind, AssertUnwindSafe, Call, Ordering};
+    use std::os::raw::{c_int, c_void};
+    use std::ptr::null_mut;
+
+    type Thread = usize; // pthread_t: a number or a pointer
+    type Attributes = [u64; 16]; // pthread_attr_t is no larger anywhere
+
+    const STACK: usize = 2 << 20; // bytes; as the standard library has it
+
+    extern "C" {
+        fn pthread_create(
+            thread: *mut Thread,
+            attributes: *const Attributes,
+            start: extern "C" fn(*mut c_void) -> *mut c_void,
+            argument: *mut c_void,
+        ) -> c_int;
+        fn pthread_join(thread: Thread, answer: *mut *mut c_void) -> c_int;
+        #[cfg(not(miri))]
+        fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
+        #[cfg(not(miri))]
+        fn pthread_attr_setstacksize(attributes: *mut Attributes, bytes: usize) -> c_int;
+        #[cfg(not(miri))]
+        fn pthread_attr_destroy(attributes: *mut Attributes) -> c_int;
+    }
+
+    /// Starts a thread, or not; one that is must be joined before the call goes.
+    #[cfg(not(miri))]
+    pub(super) fn start<W: Fn() + Sync>(call: &Call<W>) -> Option<Thread> {
+        let mut attributes = [0; 16];
+        unsafe {
+            if pthread_attr_init(&mut attributes) != 0 {
+                return None;
             }
+            pthread_attr_setstacksize(&mut attributes, STACK);
+            let started = started(call, &attributes);
+            pthread_attr_destroy(&mut attributes);
+            started
         }
-    });
+    }
+
+    #[cfg(miri)]
+    pub(super) fn start<W: Fn() + Sync>(call: &Call<W>) -> Option<Thread> {
+        let _ = STACK;
+        unsafe { started(call, std::ptr::null()) }
+    }
+
+    unsafe fn started<W: Fn() + Sync>(call: &Call<W>, attributes: *const Attributes) -> Option<Thread> {
+        let mut thread = 0;
+        let argument = call as *const Call<W> as *mut c_void;
+        match unsafe { pthread_create(&mut thread, attributes, enter::<W>, argument) } {
+            0 => Some(thread),
+            _ => None,
+        }
+    }
+
+    pub(super) fn join(thread: Thread) {
+        unsafe { pthread_join(thread, null_mut()) };
+    }
+
+    extern "C" fn enter<W: Fn() + Sync>(call: *mut c_void) -> *mut c_void {
+        let call = unsafe { &*(call as *const Call<W>) };
+        if catch_unwind(AssertUnwindSafe(call.work)).is_err() {
+            call.panicked.store(true, Ordering::Relaxed);
+        }
+        null_mut()
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    pub(super) fn start<W>(_: &super::Call<W>) -> Option<()> {
+        None
+    }
+
+    pub(super) fn join(_: ()) {}
 }
 
 /// While it lives, threads that are started get no signals: these are for the debugger's own.
@@ -128,32 +234,35 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    struct Counting(u32);
-
-    impl Part for Counting {
-        fn run(&mut self, _: Instant) -> bool {
-            self.0 += 1;
-            self.0 == 3
-        }
+    fn third(count: &mut u32, _: Instant) -> Result<bool> {
+        *count += 1;
+        Ok(*count == 3)
     }
 
     #[test]
     fn parts_run_until_all_are_done() {
-        let mut parts: Vec<_> = (0..100).map(|_| Counting(0)).collect();
-        let mut done = vec![false; 100];
+        let (mut parts, mut done) = ([0; 100], [false; 100]);
         let later = Instant::now() + Duration::from_secs(60);
-        assert!(!run_parts(&mut parts, &mut done, later));
-        assert!(!run_parts(&mut parts, &mut done, later));
-        assert!(run_parts(&mut parts, &mut done, later));
-        assert!(parts.iter().all(|part| part.0 == 3));
+        assert_eq!(run_parts(&mut parts, &mut done, later, third), Ok(false));
+        assert_eq!(run_parts(&mut parts, &mut done, later, third), Ok(false));
+        assert_eq!(run_parts(&mut parts, &mut done, later, third), Ok(true));
+        assert_eq!(parts, [3; 100]);
     }
 
     #[test]
     fn a_deadline_ends_a_round() {
-        let mut parts: Vec<_> = (0..100).map(|_| Counting(2)).collect();
-        let mut done = vec![false; 100];
-        assert!(!run_parts(&mut parts, &mut done, Instant::now()));
-        assert!(done.iter().any(|one| *one));
+        let (mut parts, mut done) = ([2; 100], [false; 100]);
+        assert_eq!(run_parts(&mut parts, &mut done, Instant::now(), third), Ok(false));
+        assert!(done.contains(&true));
+    }
+
+    #[test]
+    fn a_part_without_memory_ends_all() {
+        let (mut parts, mut done) = ([0; 1000], [false; 1000]);
+        let later = Instant::now() + Duration::from_secs(60);
+        let fails = |_: &mut u32, _| Err(Error::OutOfMemory);
+        assert_eq!(run_parts(&mut parts, &mut done, later, fails), Err(Error::OutOfMemory));
+        assert_eq!(done, [false; 1000]);
     }
 
     #[test]
@@ -169,8 +278,11 @@ mod tests {
 
     #[test]
     fn a_panic_of_any_thread_is_handed_on() {
-        let number = AtomicUsize::new(0);
-        let work = || assert_ne!(number.fetch_add(1, Ordering::Relaxed), 2);
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_together(4, work))).is_err());
+        for which in 0..4 {
+            let number = AtomicUsize::new(0);
+            let work = || assert_ne!(number.fetch_add(1, Ordering::Relaxed), which);
+            assert!(catch_unwind(AssertUnwindSafe(|| run_together(4, work))).is_err());
+            assert_eq!(number.into_inner(), 4);
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::digraph::{MOST, NONE, PATIENCE};
 use crate::dominators::SUPER;
+use crate::fallible::{filled, Error, Result};
 
 /// A sum that can be left and taken up again.
 pub struct Job<'a> {
@@ -28,14 +29,14 @@ struct Node {
 }
 
 impl<'a> Job<'a> {
-    /// Prepares the sums. None when there is not a size for each node.
-    pub fn new(dominators: &'a [u32], size: &'a [u64]) -> Option<Self> {
+    /// Prepares the sums. There must be a size for each node.
+    pub fn new(dominators: &'a [u32], size: &'a [u64]) -> Result<Self> {
         if size.len() != dominators.len() || size.len() > MOST {
-            return None;
+            return Err(Error::BadArgument);
         }
-        let nodes = vec![Node::default(); size.len()];
+        let nodes = filled(size.len(), Node::default())?;
         let (at, here, counted, sound, reached, done) = (0, None, false, true, 0, 0);
-        Some(Job { dominators, size, nodes, at, here, counted, sound, reached, done })
+        Ok(Job { dominators, size, nodes, at, here, counted, sound, reached, done })
     }
 
     /// Adds until the deadline; returns whether it has come to an end, which it has too when that is no tree.
@@ -159,7 +160,7 @@ mod tests {
         assert!(found(&[1, NONE], &[1, 1]).is_none());
         assert!(found(&[2, SUPER], &[1, 1]).is_none());
         assert!(found(&[1, 2, 1, SUPER], &[1; 4]).is_none());
-        assert!(Job::new(&[SUPER], &[]).is_none());
+        assert!(Job::new(&[SUPER], &[]).is_err());
     }
 
     #[test]

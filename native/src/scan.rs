@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use crate::fallible::{filled, push, shrink, with_room, Error, Result};
 use crate::memory::{prefetch_item, Span, Words};
-use crate::parallel::{run_parts, Part};
+use crate::parallel::run_parts;
 use crate::sized;
 
 const PAGE_SHIFT: u32 = 12; // of the smallest pages
@@ -50,11 +51,11 @@ pub struct Hit {
 }
 
 impl<'a> Index<'a> {
-    /// Takes blocks that are sorted and disjoint; a block of no bytes is taken for one. None when they are not.
-    pub fn new(address: &'a [u64], size: &'a [u64]) -> Option<Self> {
+    /// Takes blocks that must be sorted and disjoint; a block of no bytes is taken for one.
+    pub fn new(address: &'a [u64], size: &'a [u64]) -> Result<Self> {
         let mut builder = Builder::new(address, size)?;
         while !builder.build()? {}
-        Some(builder.index)
+        Ok(builder.index)
     }
 
     /// How many blocks there are.
@@ -78,8 +79,8 @@ impl<'a> Index<'a> {
         (self.address[row], self.size[row])
     }
 
-    fn last(&self, row: usize) -> Option<u64> {
-        self.address[row].checked_add(self.size[row].max(1) - 1)
+    fn last(&self, row: usize) -> Result<u64> {
+        self.address[row].checked_add(self.size[row].max(1) - 1).ok_or(Error::BadArgument)
     }
 
     /// Returns the block that an address lies in, or None. `hint` is the number of a table that is likely.
@@ -181,40 +182,41 @@ pub struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// Takes what [`Index::new`] takes.
-    pub fn new(address: &'a [u64], size: &'a [u64]) -> Option<Self> {
+    pub fn new(address: &'a [u64], size: &'a [u64]) -> Result<Self> {
         if address.len() != size.len() || address.len() >= MOST_BLOCKS {
-            return None;
+            return Err(Error::BadArgument);
         }
         let index = Index { address, size, tables: Vec::new() };
-        Some(Builder { index, from: 0, row: 0, last: 0, distances: 0, filling: None })
+        Ok(Builder { index, from: 0, row: 0, last: 0, distances: 0, filling: None })
     }
 
-    /// Builds until the deadline; returns whether it has come to an end. None when blocks are not sorted or overlap.
-    pub fn run(&mut self, deadline: Instant) -> Option<bool> {
+    /// Builds until the deadline; returns whether it has come to an end.
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
         while !self.build()? {
             if Instant::now() >= deadline {
-                return Some(false);
+                return Ok(false);
             }
         }
-        Some(true)
+        Ok(true)
     }
 
-    /// The index, when it is built.
-    pub fn into_index(self) -> Index<'a> {
-        self.index
+    /// The index, when it is built; once.
+    pub fn take_index(&mut self) -> Index<'a> {
+        let (address, size) = (self.index.address, self.index.size);
+        Index { address, size, tables: std::mem::take(&mut self.index.tables) }
     }
 
-    fn build(&mut self) -> Option<bool> {
+    fn build(&mut self) -> Result<bool> {
         match self.filling.take() {
-            Some(table) => self.fill(table),
+            Some(table) => self.fill(table)?,
             None if self.from < self.index.len() => self.measure()?,
-            None => return Some(true),
+            None => return Ok(true),
         }
-        Some(false)
+        Ok(false)
     }
 
     /// Looks at more rows of the next table, and begins it at its end.
-    fn measure(&mut self) -> Option<()> {
+    fn measure(&mut self) -> Result<()> {
         let index = &self.index;
         let until = index.len().min(self.row + STEP);
         if self.row == self.from {
@@ -227,7 +229,7 @@ impl<'a> Builder<'a> {
         while self.row < until {
             let (start, next) = (index.address[self.row], index.last(self.row)?);
             if start <= last {
-                return None;
+                return Err(Error::BadArgument);
             }
             if next - last > FAR || last - index.address[self.row - 1] > FAR {
                 ended = true;
@@ -240,29 +242,29 @@ impl<'a> Builder<'a> {
         self.last = last;
         self.distances = distances;
         if ended || self.row == index.len() {
-            self.filling = Some(self.begun());
+            self.filling = Some(self.begun()?);
         }
-        Some(())
+        Ok(())
     }
 
-    fn begun(&self) -> Table {
+    fn begun(&self) -> Result<Table> {
         let (low, high, blocks) = (self.index.address[self.from], self.last, (self.row - self.from) as u64);
         let mut shift = self.distances.trailing_zeros().min(63);
         let groups = ((high - low) >> shift) / GROUP + 1;
         let rows = if groups <= (2 * blocks + ((high - low) >> 8)).min(16 * blocks) {
-            Rows::Groups(Vec::with_capacity(groups as usize))
+            Rows::Groups(with_room(groups as usize)?)
         } else {
             shift = PAGE_SHIFT;
             while (high - low) >> shift > 2 * blocks {
                 shift += 1;
             }
-            Rows::Pages(Vec::with_capacity(((high - low) >> shift) as usize + 1))
+            Rows::Pages(with_room(((high - low) >> shift) as usize + 1)?)
         };
-        Table { low, high, shift, until: self.row, rows }
+        Ok(Table { low, high, shift, until: self.row, rows })
     }
 
     /// Enters more rows into a table; it is the index's when it has all.
-    fn fill(&mut self, mut table: Table) {
+    fn fill(&mut self, mut table: Table) -> Result<()> {
         let (index, until) = (&self.index, self.row.min(self.from + STEP));
         match &mut table.rows {
             Rows::Groups(groups) => {
@@ -270,35 +272,39 @@ impl<'a> Builder<'a> {
                     let granule = (index.address[row] - table.low) >> table.shift;
                     let at = (granule / GROUP) as usize;
                     while groups.len() <= at {
-                        groups.push((row as u64) << 32);
+                        push(groups, (row as u64) << 32)?;
                     }
                     groups[at] |= 1 << (granule % GROUP);
                 }
                 if until == self.row {
                     let all = ((table.high - table.low) >> table.shift) / GROUP + 1;
-                    groups.resize(all as usize, (until as u64) << 32);
+                    while groups.len() < all as usize {
+                        push(groups, (until as u64) << 32)?;
+                    }
                 }
             }
             Rows::Pages(rows) => {
                 for row in self.from..until {
                     // The pages that begin at or before a block's last byte and behind that of the one before.
-                    let end = index.last(row).map_or(0, |last| (last - table.low) >> table.shift) as usize;
+                    let end = ((index.last(row)? - table.low) >> table.shift) as usize;
                     while rows.len() <= end {
-                        rows.push(row as u32);
+                        push(rows, row as u32)?;
                     }
                 }
             }
         }
         self.from = until;
         if until == self.row {
-            self.index.tables.push(table);
+            push(&mut self.index.tables, table)?;
         } else {
             self.filling = Some(table);
         }
+        Ok(())
     }
 }
 
-/// Calls `found` with the place of every aligned word of `bytes` that points into a block, and what it points at.
+/// Calls `found` with the place of every aligned word of `bytes` that points into a block, and what it points at; where
+/// that fails, no more.
 #[inline]
 pub fn for_each_hit(
     bytes: &[u8],
@@ -306,22 +312,22 @@ pub fn for_each_hit(
     pointers: Pointers,
     index: &Index,
     hint: &mut usize,
-    found: impl FnMut(u64, Hit),
-) {
+    found: impl FnMut(u64, Hit) -> Result<()>,
+) -> Result<()> {
     let (low, high) = index.bounds();
     let words = pointers.words;
     let skipped = (start.wrapping_neg() & (words.size as u64 - 1)) as usize;
     let aligned = match bytes.get(skipped..) {
         Some(aligned) if low <= high => aligned,
-        _ => return,
+        _ => return Ok(()),
     };
     let start = start.wrapping_add(skipped as u64);
     if pointers.mangled {
-        for_each_mangled_hit(aligned, start, pointers, index, hint, found);
+        for_each_mangled_hit(aligned, start, pointers, index, hint, found)
     } else if aligned.len() > FEW * words.size {
-        for_each_hit_in_windows::<WINDOW, 0>(aligned, start, pointers, index, hint, found);
+        for_each_hit_in_windows::<WINDOW, 0>(aligned, start, pointers, index, hint, found)
     } else {
-        for_each_hit_in_windows::<FEW, 0>(aligned, start, pointers, index, hint, found);
+        for_each_hit_in_windows::<FEW, 0>(aligned, start, pointers, index, hint, found)
     }
 }
 
@@ -333,12 +339,12 @@ fn for_each_mangled_hit(
     pointers: Pointers,
     index: &Index,
     hint: &mut usize,
-    found: impl FnMut(u64, Hit),
-) {
+    found: impl FnMut(u64, Hit) -> Result<()>,
+) -> Result<()> {
     if aligned.len() > FEW * pointers.words.size {
-        for_each_hit_in_windows::<WINDOW, WINDOW>(aligned, start, pointers, index, hint, found);
+        for_each_hit_in_windows::<WINDOW, WINDOW>(aligned, start, pointers, index, hint, found)
     } else {
-        for_each_hit_in_windows::<FEW, FEW>(aligned, start, pointers, index, hint, found);
+        for_each_hit_in_windows::<FEW, FEW>(aligned, start, pointers, index, hint, found)
     }
 }
 
@@ -352,8 +358,8 @@ fn for_each_hit_in_windows<const WORDS: usize, const REVEALED: usize>(
     pointers: Pointers,
     index: &Index,
     hint: &mut usize,
-    mut found: impl FnMut(u64, Hit),
-) {
+    mut found: impl FnMut(u64, Hit) -> Result<()>,
+) -> Result<()> {
     let size = pointers.words.size;
     let pick = match (size, pointers.words.swapped) {
         (8, false) => pick::<8, false, WORDS, REVEALED>,
@@ -384,10 +390,11 @@ fn for_each_hit_in_windows<const WORDS: usize, const REVEALED: usize>(
             if let Some(mut hit) = hit {
                 let (block, bytes) = index.block(hit.row);
                 hit.interior = hit.interior && !pointers.is_behind_header(value - block, bytes);
-                found(start.wrapping_add(u64::from(at) * size as u64), hit);
+                found(start.wrapping_add(u64::from(at) * size as u64), hit)?;
             }
         }
     }
+    Ok(())
 }
 
 struct Picked<const WORDS: usize, const REVEALED: usize> {
@@ -476,7 +483,7 @@ impl<'a> Job<'a> {
         wanted: Option<&'a [u8]>,
         pointers: Pointers,
         most: usize,
-    ) -> Self {
+    ) -> Result<Self> {
         let mut parts = Vec::new();
         for span in spans {
             // Pieces begin at aligned addresses, so that no word lies across two.
@@ -484,15 +491,16 @@ impl<'a> Job<'a> {
             let bytes = span.bytes.get(skipped..).unwrap_or(&[]);
             for (at, piece) in bytes.chunks(PIECE).enumerate() {
                 let start = span.start.wrapping_add((skipped + at * PIECE) as u64);
-                parts.push(Piece { bytes: piece, start, index, wanted, pointers, most, kept: Vec::new(), full: false });
+                let kept = Vec::new();
+                push(&mut parts, Piece { bytes: piece, start, index, wanted, pointers, most, kept, full: false })?;
             }
         }
-        Job { done: vec![false; parts.len()], parts }
+        Ok(Job { done: filled(parts.len(), false)?, parts })
     }
 
     /// Scans until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
-        run_parts(&mut self.parts, &mut self.done, deadline)
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
+        run_parts(&mut self.parts, &mut self.done, deadline, |piece, _| piece.scan())
     }
 
     /// How many words were found.
@@ -519,6 +527,7 @@ impl<'a> Job<'a> {
 }
 
 /// Of a word found: 8 bytes, as there may be as many as words.
+#[derive(Clone, Copy)]
 struct Kept {
     place: u32, // in the piece
     row: u32,   // and [`INTERIOR`]
@@ -537,22 +546,24 @@ struct Piece<'a> {
     full: bool,
 }
 
-impl Part for Piece<'_> {
-    fn run(&mut self, _: Instant) -> bool {
+impl Piece<'_> {
+    /// Scans all of it; returns that it is done.
+    fn scan(&mut self) -> Result<bool> {
         let (start, wanted, most) = (self.start, self.wanted, self.most);
         let (all, full) = (&mut self.kept, &mut self.full);
         for_each_hit(self.bytes, start, self.pointers, self.index, &mut 0, |place, hit| {
             if wanted.map_or(true, |wanted| wanted[hit.row] != 0) {
                 if all.len() < most {
                     let row = hit.row as u32 | if hit.interior { INTERIOR } else { 0 };
-                    all.push(Kept { place: place.wrapping_sub(start) as u32, row });
+                    push(all, Kept { place: place.wrapping_sub(start) as u32, row })?;
                 } else {
                     *full = true;
                 }
             }
-        });
-        all.shrink_to_fit();
-        true
+            Ok(())
+        })?;
+        shrink(all);
+        Ok(true)
     }
 }
 
@@ -597,10 +608,10 @@ mod tests {
 
     #[test]
     fn blocks_that_overlap_are_refused() {
-        assert!(Index::new(&[8, 16], &[9, 1]).is_none());
-        assert!(Index::new(&[16, 8], &[1, 1]).is_none());
-        assert!(Index::new(&[u64::MAX], &[2]).is_none());
-        assert!(Index::new(&[8], &[]).is_none());
+        assert!(Index::new(&[8, 16], &[9, 1]).is_err());
+        assert!(Index::new(&[16, 8], &[1, 1]).is_err());
+        assert!(Index::new(&[u64::MAX], &[2]).is_err());
+        assert!(Index::new(&[8], &[]).is_err());
         assert!(Index::new(&[], &[]).unwrap().find(5, &mut 0).is_none());
     }
 
@@ -611,14 +622,14 @@ mod tests {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let spans = [Span { start: 0x9004, bytes: &[&[0; 4], &bytes[..]].concat() }];
         let later = Instant::now() + Duration::from_secs(60);
-        let mut job = Job::new(&spans, &index, None, NATIVE, 100);
-        assert!(job.run(later));
+        let mut job = Job::new(&spans, &index, None, NATIVE, 100).unwrap();
+        assert!(job.run(later).unwrap());
         let (mut places, mut rows, mut interior) = ([0; 3], [0; 3], [0; 3]);
         assert_eq!((job.hits(), job.full()), (3, false));
         job.write(&mut places, &mut rows, &mut interior);
         assert_eq!((places, rows, interior), ([0x9008, 0x9018, 0x9028], [0, 1, 1], [0, 1, 0]));
-        let mut some = Job::new(&spans, &index, Some(&[0, 1]), NATIVE, 1);
-        assert!(some.run(later));
+        let mut some = Job::new(&spans, &index, Some(&[0, 1]), NATIVE, 1).unwrap();
+        assert!(some.run(later).unwrap());
         assert_eq!((some.hits(), some.full()), (1, true));
     }
 
@@ -634,8 +645,9 @@ mod tests {
         let hits = |bytes, pointers| {
             let mut hits = Vec::new();
             for_each_hit(bytes, start, pointers, &index, &mut 0, |place, hit| {
-                hits.push(((place - start) / 8, hit.row, hit.interior));
-            });
+                push(&mut hits, ((place - start) / 8, hit.row, hit.interior))
+            })
+            .unwrap();
             hits
         };
         assert_eq!(hits(&bytes[..48], NATIVE), [(1, 1, true), (4, 0, true)]);
@@ -655,8 +667,9 @@ mod tests {
         let hits = |pointers| {
             let mut hits = Vec::new();
             for_each_hit(&bytes, 0x9000, pointers, &index, &mut 0, |place, hit| {
-                hits.push(((place - 0x9000) / 8, hit.row, hit.interior));
-            });
+                push(&mut hits, ((place - 0x9000) / 8, hit.row, hit.interior))
+            })
+            .unwrap();
             hits
         };
         let of_two = [(0, 0, false), (1, 0, false), (2, 0, true), (3, 0, true), (4, 0, false), (6, 1, true)];
@@ -668,7 +681,7 @@ mod tests {
         let mangled: Vec<u8> = (0x1010u64 ^ 0x7000_9000 >> 12).to_ne_bytes().to_vec();
         let mut found = Vec::new();
         let pointers = Pointers { mangled: true, ..pointers };
-        for_each_hit(&mangled, 0x7000_9000, pointers, &index, &mut 0, |_, hit| found.push(hit));
+        for_each_hit(&mangled, 0x7000_9000, pointers, &index, &mut 0, |_, hit| push(&mut found, hit)).unwrap();
         assert_eq!(found, [Hit { row: 0, interior: false }]);
     }
 

@@ -4,12 +4,12 @@
 //! [`crate::chains`] tells what is wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::chains::Rules;
+use crate::fallible::{filled, push, with_room, Error, Result};
 use crate::memory::{prefetch, Spans, Words};
-use crate::parallel::{run_parts, Part};
+use crate::parallel::run_parts;
 use crate::sized;
 
 const AT_ONCE: usize = sized(1 << 16, 5); // chains of a part at most
@@ -85,38 +85,40 @@ impl Shared {
 pub struct Job<'a> {
     parts: Vec<Sums<'a>>,
     done: Vec<bool>,
-    shared: Arc<Shared>,
+    shared: Shared,
 }
 
 impl<'a> Job<'a> {
     /// Prepares the walk.
-    pub fn new(memory: &'a Spans<'a>, heads: Heads<'a>, rules: &'a Rules<'a>) -> Self {
+    pub fn new(memory: &'a Spans<'a>, heads: Heads<'a>, rules: &'a Rules<'a>) -> Result<Self> {
         let chains = heads.firsts.count;
         let at_once = ((chains + PARTS - 1) / PARTS).clamp(AT_LEAST, AT_ONCE);
         let total = heads.total.min(MOST_NODES);
-        let shared = Arc::new(Shared { nodes: AtomicU64::new(0), total, broken: AtomicBool::new(false) });
-        let parts: Vec<_> = (0..chains)
-            .step_by(at_once)
-            .map(|start| Sums {
+        let shared = Shared { nodes: AtomicU64::new(0), total, broken: AtomicBool::new(false) };
+        let mut parts = Vec::new();
+        for start in (0..chains).step_by(at_once) {
+            let part = Sums {
                 memory,
                 heads,
                 rules,
                 row: start,
                 until: chains.min(start + at_once),
-                lanes: Vec::with_capacity(LANES),
+                lanes: with_room(LANES)?,
                 plain: rules.plain(),
                 hint: 0,
                 figures: Figures::default(),
                 sample: Vec::new(),
-                shared: Arc::clone(&shared),
-            })
-            .collect();
-        Job { done: vec![false; parts.len()], parts, shared }
+                short: false,
+            };
+            push(&mut parts, part)?;
+        }
+        Ok(Job { done: filled(parts.len(), false)?, parts, shared })
     }
 
     /// Walks until the deadline; returns whether it has come to an end.
-    pub fn run(&mut self, deadline: Instant) -> bool {
-        run_parts(&mut self.parts, &mut self.done, deadline)
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
+        let shared = &self.shared;
+        run_parts(&mut self.parts, &mut self.done, deadline, |part, deadline| part.run(shared, deadline))
     }
 
     /// What was found, or none where a chain does not end soundly or there are too many nodes.
@@ -168,7 +170,8 @@ struct Sums<'a> {
     hint: usize,
     figures: Figures,
     sample: Vec<u64>,
-    shared: Arc<Shared>,
+    /// Whether there was no memory for the sample.
+    short: bool,
 }
 
 /// A chain on its way, with what Brent's algorithm needs to find cycles.
@@ -189,26 +192,28 @@ enum Next {
     Broken,
 }
 
-impl Part for Sums<'_> {
-    fn run(&mut self, deadline: Instant) -> bool {
+impl Sums<'_> {
+    /// Walks until the deadline; returns whether there is no more to do.
+    fn run(&mut self, shared: &Shared, deadline: Instant) -> Result<bool> {
         loop {
             let before = self.figures.nodes;
             let sound = self.walk();
-            self.shared.nodes.fetch_add(self.figures.nodes - before, Ordering::Relaxed);
-            if !sound {
-                self.shared.broken.store(true, Ordering::Relaxed);
+            if self.short {
+                return Err(Error::OutOfMemory);
             }
-            if !self.shared.sound() || self.lanes.is_empty() && self.row == self.until {
-                return true;
+            shared.nodes.fetch_add(self.figures.nodes - before, Ordering::Relaxed);
+            if !sound {
+                shared.broken.store(true, Ordering::Relaxed);
+            }
+            if !shared.sound() || self.lanes.is_empty() && self.row == self.until {
+                return Ok(true);
             }
             if Instant::now() >= deadline {
-                return false;
+                return Ok(false);
             }
         }
     }
-}
 
-impl Sums<'_> {
     /// Goes on for a while; returns whether all that it met is sound.
     fn walk(&mut self) -> bool {
         for _ in 0..PATIENCE {
@@ -243,7 +248,7 @@ impl Sums<'_> {
         self.row += 1;
         let lane = Lane { row, node, length: 0, turn: 1, hare: node };
         match self.judge(node, row) {
-            Next::Node => self.lanes.push(lane),
+            Next::Node => self.short |= push(&mut self.lanes, lane).is_err(),
             Next::Broken => return false,
             end => self.close(lane, end),
         }
@@ -298,10 +303,11 @@ impl Sums<'_> {
     fn count(&mut self, node: u64) {
         self.figures.nodes += 1;
         if node.wrapping_mul(SPREADING) >> UNSAMPLED == 0 {
-            self.sample.push(node);
+            self.short |= push(&mut self.sample, node).is_err();
         }
     }
 
+    #[inline(always)]
     fn close(&mut self, lane: Lane, next: Next) {
         let (mut length, mut end) = (lane.length, 0);
         match next {
@@ -333,8 +339,8 @@ mod tests {
         let heads: Vec<u8> = firsts.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let spans = Spans::new(vec![Span { start: 0x1000, bytes: &bytes }]).unwrap();
         let firsts = Column::new(&heads, firsts.len(), 8, rules.words).unwrap();
-        let mut job = Job::new(&spans, Heads { firsts, stops: None, total }, rules);
-        while !job.run(Instant::now() + Duration::from_nanos(1)) {}
+        let mut job = Job::new(&spans, Heads { firsts, stops: None, total }, rules).unwrap();
+        while !job.run(Instant::now() + Duration::from_nanos(1)).unwrap() {}
         job.figures()
     }
 

@@ -19,6 +19,7 @@ import pytest
 import gdbext
 from gdbext.borrowing import borrowed
 from gdbext.errors import BadCoreError, DebuggerError, FaultError, NoTargetError, StoppedError
+from gdbext.starting import process
 from tests.gdb.answers import ask
 from tests.gdb.test_no_harm import folder
 from tests.gdb.test_open_process import counting, held, keeper
@@ -232,14 +233,17 @@ def test_what_is_no_gdb_is_an_error(staged, tmp_path, monkeypatch, script, messa
     assert children() == before
 
 
-def test_a_gdb_that_does_not_come_to_hold_a_process_says_what_it_may_be(held, tmp_path, monkeypatch):
+def test_a_gdb_that_does_not_come_to_hold_a_process_says_what_it_may_be(held, tmp_path, monkeypatch, capsys):
     program = tmp_path / "gdb"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)
     monkeypatch.setattr(borrowed, "PATIENCE", 1.0)
     monkeypatch.setattr(borrowed, "_GRACE", 1.0)
+    monkeypatch.setattr(process, "UNSAID", 0.3)
     with pytest.raises(DebuggerError, match=f"gdb did not come to hold process {held.pid} in 1 s; it may be large"):
         gdbext.open_process(held.pid, debugger=str(program))
+    said = capsys.readouterr().err
+    assert said.startswith(f"gdbext: gdb does not hold process {held.pid} yet: ") and said.count("\n") == 1
     held.wait_for_ticks()
 
 

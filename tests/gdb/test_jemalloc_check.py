@@ -22,6 +22,7 @@ CONFS = (
     ("5.3.0", "san_guard_large:1,san_guard_small:16"),
     ("5.3.0", "lg_tcache_max:20"),
     ("5.3.1", "disable_large_size_classes:true,retain:false"),
+    ("5.3.1", "cache_oblivious:false,metadata_thp:always"),
     pytest.param("5.2.1-vaddr57", "", marks=pytest.mark.full),
     ("5.1.0-nostats", ""),
     ("debian", "prof:true,lg_prof_sample:12"),
@@ -45,6 +46,7 @@ EXPECTED = {
     "sibling": ("extent-heap", "the heap of arena 1's dirty extents: the link of"),
     "root": ("extent-heap", "the heap of arena 1's slabs of 80 bytes: its head leads to 0x123456789000"),
     "large": ("large-count", "arena 1 counts"),
+    "heaps": ("extent-heap", "the bitmap of arena 1's dirty extents has heap 60 for"),
     "object": ("tcache-object", "{after:#x} in the class of 80 bytes of thread 1's cache is where no object begins"),
     "cached": ("tcache-count", "class 5 (80 bytes) has"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.server
 import os
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +120,73 @@ def test_no_address_is_connected_to(place):
         pytest.skip("this machine does not let strace trace")
     assert done.returncode == 0, done.stderr
     assert "AF_INET" not in (place / "calls").read_text()
+
+
+SECRETIVE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+char *kept;
+int main(void) { kept = fgets(malloc(100), 100, stdin); puts("ready"); fflush(stdout); for (;;) pause(); }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace on this machine")
+def test_no_content_is_in_a_command_line_or_an_environment(folder, tmp_path):
+    """Everybody reads them in /proc: what is in a target's heap, stack and environment is in none of our processes'."""
+    heap, environment = (f"{what}{os.urandom(8).hex()}" for what in ("inheap", "inenvironment"))
+    program = compile_c(folder, "secretive", SECRETIVE)
+    (tmp_path / "typed").write_text(heap)
+    with open(tmp_path / "typed") as typed, started([str(program)], stdin=typed, env={"HELD": environment}) as pid:
+        gdbrun.run_gdb(["-p", str(pid), "-ex", f"gcore {tmp_path}/core"])
+        live = sampled(["blocks", "at", "kept", "-p", str(pid)])
+    core = (tmp_path / "core").read_bytes()
+    assert heap.encode() in core and environment.encode() in core
+    with gzip.open(tmp_path / "core.gz", "wb", 1) as packed:
+        packed.write(core)
+    borrowed = "session = gdbext.open_core('core', debugger='gdb'); print(session.run('blocks at kept').text())"
+    gdb = f"{gdbrun.gdb_program()} -nx -batch {program} core"
+    seen = executed(
+        tmp_path,
+        "blocks at kept --core core.gz --json",
+        f"{sys.executable} -c \"import gdbext; {borrowed}\"",
+        f"{gdb} -ex 'source {gdbrun.LOADER}' -ex 'gx lockwait --dot=waits.svg' -ex 'pipe gx blocks at kept | cat'",
+    )
+    assert seen.count('"-nx"') >= 3 and '["cat"]' in seen and "gdb\\x00-nx" in live
+    assert not any(secret in words for secret in (heap, environment) for words in (seen, live))
+    twin = executed(tmp_path, f"{gdb} -ex 'eval \"shell : %s\", kept'")
+    assert heap in twin
+
+
+def executed(folder, *lines):
+    """Return all programs that are run for some lines, with their arguments and environments, as strace writes them."""
+    program = f"{sys.executable} {CHECKOUT}/bin/gdbext"
+    script = " && ".join(line if line.startswith("/") else f"{program} {line}" for line in lines)
+    log = folder / "executed"
+    strace = ["strace", "-f", "-qq", "-v", "-s", "1000000", "--seccomp-bpf", "-e", "trace=execve", "-o", log]
+    done = run([*strace, "sh", "-c", script], cwd=folder, env={**gdbrun.environment(), "PYTHONPATH": str(CHECKOUT)})
+    if "ptrace" in done.stderr:
+        pytest.skip("this machine does not let strace trace")
+    assert done.returncode == 0, done.stderr
+    return log.read_text()
+
+
+def sampled(words):
+    """Return the arguments and environments of the program's processes while it runs: strace and a debugger exclude
+    each other.
+    """
+    line = [sys.executable, str(CHECKOUT / "bin" / "gdbext"), *words]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seen = set()
+    while process.poll() is None:
+        tree = [process.pid]
+        for pid in tree:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                seen |= {Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
+                tree += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    out, err = process.communicate()
+    assert process.returncode == 0 and "in use" in out, err
+    return str(seen)
 
 
 def test_what_is_unpacked_can_be_read_by_nobody_else(place):

@@ -34,6 +34,7 @@ _OLD = {
     "dirty": "{arena}->extents_dirty",
     "dirty_npages": "{arena}->extents_dirty.npages.repr",
     "dirty_first": "{arena}->extents_dirty.lru.qlh_first",
+    "dirty_bitmap": "{arena}->extents_dirty.bitmap[0]",
     "link": "ql_link.qre_next",
     "sibling": "ph_link.phn_next",
     "root": "{bin}.slabs_nonfull.ph_root",
@@ -49,6 +50,7 @@ _NEW = {
     "nactive": "{arena}->pa_shard.nactive.repr",
     "dirty_npages": "{arena}->pa_shard.pac.ecache_dirty.eset.npages.repr",
     "dirty_first": "{arena}->pa_shard.pac.ecache_dirty.eset.lru.head.qlh_first",
+    "dirty_bitmap": "{arena}->pa_shard.pac.ecache_dirty.eset.bitmap[0]",
     "link": "ql_link_inactive.qre_next",
     "sibling": "heap_link.link.next",
     "root": "{bin}.slabs_nonfull.ph.root",
@@ -92,6 +94,7 @@ CHECKED: Mapping[str, Damage] = {
     "large": Damage("{large}", "old + 3"),
     "object": Damage("{object}", "old + 8"),  # no region begins there
     "cached": Damage("{cached}", "old ^ 0x4000"),  # more objects than there can be
+    "heaps": Damage("{dirty_bitmap}", "old ^ (1 << 60)"),  # a heap is in use or not, and the bitmap has the contrary
     "held": Damage("{bin}.lock.lock.__data.__lock", "1"),  # as in a thread that is changing the bin
 }
 

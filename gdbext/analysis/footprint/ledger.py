@@ -183,7 +183,7 @@ def take_account(target: Target, heaps: Sequence[Heap], residency: Optional[Resi
     sums: Dict[str, _Sum] = {}
     for charge in charges:
         gauge.add(sums, charge.owner, charge.starts, charge.ends)
-    for owner, starts, ends in _rest(target, regions, union.covered):
+    for owner, starts, ends in _rest(target, heaps, regions, union.covered):
         gauge.add(sums, owner, starts, ends)
     problems = list(_overlap_problems(charges, union.clashes, union.overlap))
     if mapped.within(union.covered.starts, union.covered.ends) != union.covered.bytes:
@@ -191,7 +191,7 @@ def take_account(target: Target, heaps: Sequence[Heap], residency: Optional[Resi
     return Account(_ledger(sums, mapped.bytes, gauge), problems, union.covered)
 
 
-def find_anonymous_rest(target: Target, charged: Coverage) -> Coverage:
+def find_anonymous_rest(target: Target, heaps: Sequence[Heap], charged: Coverage) -> Coverage:
     """Return the memory of the target that is there and stands as anonymous rest, or under a name given to such.
 
     :param charged: what heaps claim.
@@ -199,7 +199,7 @@ def find_anonymous_rest(target: Target, charged: Coverage) -> Coverage:
     regions = [region for region in target.memory.regions() if region.source != "absent"]
     rest = [
         (starts, ends)
-        for owner, starts, ends in _rest(target, regions, charged)
+        for owner, starts, ends in _rest(target, heaps, regions, charged)
         if owner == ANONYMOUS or owner.startswith("[anon:")
     ]
     return unite(rest).covered
@@ -293,9 +293,22 @@ def _ledger(sums: Mapping[str, _Sum], total: int, gauge: _Gauge) -> Ledger:
 
 
 def _rest(
-    target: Target, regions: Sequence[Region], charged: Coverage
+    target: Target, heaps: Sequence[Heap], regions: Sequence[Region], charged: Coverage
 ) -> Iterator[Tuple[str, U64, U64]]:
     """Iterate over the owners of what no heap claims, with their intervals."""
+    for owner, starts, ends in _unclaimed(target, regions, charged):
+        if owner == ANONYMOUS:
+            anonymous = Coverage(starts, ends)
+            # gdb writes what may not be accessed as memory that may be written: then only the heap knows what it is.
+            reserves = unite([columns(heap.reserves) for heap in heaps]).covered
+            starts, ends, _ = subtract(anonymous, reserves)
+            yield (RESERVED, *subtract(anonymous, Coverage(starts, ends))[:2])
+        yield owner, starts, ends
+
+
+def _unclaimed(
+    target: Target, regions: Sequence[Region], charged: Coverage
+) -> Iterator[Tuple[str, U64, U64]]:
     pieces = list(_Bss(target.modules).split(regions))
     starts, ends, source = subtract(coverage_of(pieces), charged)
     owners = region_owners(target, pieces)

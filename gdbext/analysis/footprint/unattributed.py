@@ -7,7 +7,7 @@ allocator that gdbext does not know (tcmalloc, musl, Go, a JVM) is. Which one it
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import Optional, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gdbext.analysis.footprint.residency import Residency
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import Thresholds
 from gdbext.errors import FaultError
-from gdbext.heap.model import U64
+from gdbext.heap.model import U64, Heap
 from gdbext.memory.intervals import Coverage
 from gdbext.target import Target
 from gdbext.wording import size_text
@@ -50,14 +50,14 @@ _SYMBOLS = {
 
 
 def find_unattributed(
-    target: Target, charged: Coverage, limits: Thresholds, residency: Optional[Residency] = None
+    target: Target, heaps: Sequence[Heap], charged: Coverage, limits: Thresholds, residency: Optional[Residency] = None
 ) -> Beyond:
     """Return that an allocator owns much which is not known; a note where that is rather the program's own mappings.
 
     :param charged: what heaps claim.
     :param residency: of a process.
     """
-    rest = find_anonymous_rest(target, charged)
+    rest = find_anonymous_rest(target, heaps, charged)
     size = _size(target, rest, residency)
     if not limits.reached(size):
         return NOTHING

@@ -61,6 +61,7 @@ def neutral(heap: GlibcHeap) -> Heap:
         links=partial(links, heap.blocks, heap.sizes),
         metadata=_structures(heap),
         foreign=charges.foreign(),
+        reserves=_reserves(heap),
         trimmable=lambda: (sum(arena.bytes for arena in trimmable(heap)), "glibc trim"),
     )
 
@@ -77,6 +78,13 @@ def _structures(heap: GlibcHeap) -> List[Tuple[int, int]]:
     if location.malloc_par is not None and location.malloc_par_layout is not None:
         pieces.append((location.malloc_par, location.malloc_par + location.malloc_par_layout.size))
     return pieces
+
+
+def _reserves(heap: GlibcHeap) -> List[Tuple[int, int]]:
+    """Return what each heap of a thread arena has to its ``HEAP_MAX_SIZE``, sorted."""
+    most = heap.location.heap_max
+    infos = [info for view in heap.arenas for info in view.heaps]
+    return sorted((info.address + info.mprotect_size, info.address + most) for info in infos)
 
 
 def _mmap_threshold(heap: GlibcHeap) -> Optional[int]:

@@ -141,6 +141,8 @@ WANTED: Mapping[str, Wanted] = {
             "guarded_bin_stats": ("guarded_eset.bin_stats",),
             "heaps": ("eset.bins", "heaps"),
             "guarded_heaps": ("guarded_eset.bins",),
+            "bitmap": ("eset.bitmap", "bitmap"),
+            "guarded_bitmap": ("guarded_eset.bitmap",),
             "mutex": _mutex("mtx"),
             "lru": ("eset.lru.head.qlh_first", "lru.qlh_first"),
             "guarded_lru": ("guarded_eset.lru.head.qlh_first",),
@@ -176,6 +178,7 @@ WANTED: Mapping[str, Wanted] = {
         {
             "ind": ("ehooks.ind", "ind"),
             "hooks": ("ehooks.ptr", "extent_hooks"),
+            "mutex": _mutex("mtx"),
             **_same("blocks", "avail", "allocated", "resident", "mapped", "n_thp"),
             **_same("edata_allocated", "rtree_allocated"),
         },

@@ -280,14 +280,19 @@ class DecayState:
 
 @dataclass(frozen=True)
 class BaseState:
-    """An arena's allocator of metadata (``base_t``). Sizes in bytes, None in builds without statistics."""
+    """An arena's allocator of metadata (``base_t``). Sizes in bytes, None in builds without statistics.
+
+    :param blocks: address and size of each block.
+    :param n_thp: transparent huge pages that it has touched; None as sizes.
+    """
 
     address: int
     index: int
     allocated: Optional[int]
     resident: Optional[int]
     mapped: Optional[int]
-    blocks: tuple[tuple[int, int], ...] = ()  # address and size of each block
+    blocks: tuple[tuple[int, int], ...] = ()
+    n_thp: Optional[int] = None
 
 
 @dataclass(frozen=True)

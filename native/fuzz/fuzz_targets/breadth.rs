@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
     }
     for interrupted in [false, true] {
         let mut job = Job::new(graph, &roots, &live).unwrap();
-        run(|deadline| job.run(deadline), interrupted);
+        run(|deadline| job.run(deadline).unwrap(), interrupted);
         let (mut found_parents, mut found_depths) = (vec![9; live.len()], vec![9; live.len()]);
         job.write(&mut found_parents, &mut found_depths);
         assert_eq!((&found_parents, &found_depths), (&parents, &depths), "interrupted: {interrupted}");

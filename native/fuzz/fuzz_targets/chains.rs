@@ -73,8 +73,8 @@ fn model(memory: &Memory, first: u64, stop: Option<u64>, most: u64, rules: &Rule
 
 fn walked(memory: &Memory, heads: Heads, rules: &Rules, total: u64, interrupted: bool) -> Vec<Chain> {
     let spans = memory.spans().unwrap();
-    let mut job = Job::new(&spans, heads, rules, total);
-    run(|deadline| job.run(deadline), interrupted);
+    let mut job = Job::new(&spans, heads, rules, total).unwrap();
+    run(|deadline| job.run(deadline).unwrap(), interrupted);
     let count = heads.firsts.len();
     let (mut lengths, mut ends, mut last) = (vec![0; count], vec![0; count], vec![0; count]);
     let (mut cycles, mut nodes) = (vec![0; count], vec![0; job.nodes()]);

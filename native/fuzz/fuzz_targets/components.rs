@@ -37,9 +37,9 @@ fuzz_target!(|data: &[u8]| {
     let expected = model(&edges, &wanted);
     for interrupted in [false, true] {
         let mut job = Job::new(graph, &wanted, interior).unwrap();
-        run(|deadline| job.run(deadline), interrupted);
+        run(|deadline| job.run(deadline).unwrap(), interrupted);
         let mut components = vec![9; graph.rows()];
-        job.write(&mut components);
+        job.write(&mut components).unwrap();
         assert_eq!(components, expected, "interrupted: {interrupted}");
     }
 });

@@ -41,8 +41,8 @@ fuzz_target!(|data: &[u8]| {
     let (clear, mangled) = (if from.one_in(4) { from.hostile() } else { 0 }, from.one_in(4));
     let blocks = Blocks::read(&mut from, base);
     let index = match Index::new(&blocks.address, &blocks.size) {
-        Some(index) => index,
-        None => return,
+        Ok(index) => index,
+        Err(_) => return,
     };
     let live: Vec<u8> = (0..index.len()).map(|_| u8::from(!from.one_in(6))).collect();
     let memory = Memory::read(&mut from, base & !7, words, true);
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
     let total: usize = expected.iter().map(Vec::len).sum();
     for (interrupted, most) in [(false, total), (true, total), (true, total.wrapping_sub(1))] {
         let mut job = Job::new(&spans, &index, pointers, &live, most as u64).unwrap();
-        run(|deadline| job.run(deadline), interrupted);
+        run(|deadline| job.run(deadline).unwrap(), interrupted);
         assert_eq!(job.full(), most < total, "interrupted: {interrupted}");
         if job.full() {
             continue;

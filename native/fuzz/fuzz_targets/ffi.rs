@@ -102,6 +102,7 @@ fn pointer_rules(from: &mut Reader, word: u32, swapped: u32, clear: u64) -> Poin
 fuzz_target!(|data: &[u8]| {
     let mut from = Reader(data);
     let from = &mut from;
+    gx_abi();
     gx_threads(1);
     let (base, words) = (from.base(), from.words());
     let which = from.upto(8);

@@ -41,8 +41,8 @@ fuzz_target!(|data: &[u8]| {
     let (clear, mangled) = (if from.one_in(4) { from.hostile() } else { 0 }, from.one_in(4));
     let blocks = Blocks::read(&mut from, base);
     let index = match Index::new(&blocks.address, &blocks.size) {
-        Some(index) => index,
-        None => return,
+        Ok(index) => index,
+        Err(_) => return,
     };
     let live: Vec<u8> = (0..index.len()).map(|_| u8::from(!from.one_in(6))).collect();
     let roots: Vec<u8> = (0..index.len()).map(|_| [0, 0, 0, 0, 1, 2, 2, 255][from.upto(7)]).collect();
@@ -55,10 +55,10 @@ fuzz_target!(|data: &[u8]| {
     let expected = model(&memory, &blocks, pointers, &live, &roots);
     for interrupted in [false, true] {
         let mut job = Job::new(&spans, &index, pointers, &live, &roots).unwrap();
-        run(|deadline| job.run(deadline), interrupted);
+        run(|deadline| job.run(deadline).unwrap(), interrupted);
         let mut states = vec![9; index.len()];
         job.write(&mut states);
         assert_eq!(states, expected, "interrupted: {interrupted}");
     }
-    assert!(Job::new(&spans, &index, pointers, &[&live[..], &[1]].concat(), &roots).is_none());
+    assert!(Job::new(&spans, &index, pointers, &[&live[..], &[1]].concat(), &roots).is_err());
 });

@@ -41,10 +41,10 @@ fuzz_target!(|data: &[u8]| {
     let most = if from.one_in(4) { from.upto(3) } else { usize::MAX };
     let blocks = Blocks::read(&mut from, base);
     let index = Index::new(&blocks.address, &blocks.size);
-    assert_eq!(index.is_some(), blocks.sound());
+    assert_eq!(index.is_ok(), blocks.sound());
     let index = match index {
-        Some(index) => index,
-        None => return,
+        Ok(index) => index,
+        Err(_) => return,
     };
     let mut hint = from.upto(3);
     for row in 0..index.len() {
@@ -75,8 +75,8 @@ fuzz_target!(|data: &[u8]| {
     let pointers = Pointers { words, clear, mangled, headers: from.headers(), part: from.upto(5) as u64 };
     let expected = model(&memory, &blocks, wanted, pointers, most);
     for interrupted in [false, true] {
-        let mut job = Job::new(spans.all(), &index, wanted, pointers, most);
-        run(|deadline| job.run(deadline), interrupted);
+        let mut job = Job::new(spans.all(), &index, wanted, pointers, most).unwrap();
+        run(|deadline| job.run(deadline).unwrap(), interrupted);
         let count = job.hits();
         let (mut places, mut rows, mut interior) = (vec![0; count], vec![0; count], vec![0; count]);
         job.write(&mut places, &mut rows, &mut interior);

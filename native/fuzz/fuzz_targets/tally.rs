@@ -79,8 +79,8 @@ fuzz_target!(|data: &[u8]| {
     };
     let tallied = |interrupted| {
         let column = Column::new(&bytes, firsts.len(), stride, head_words).unwrap();
-        let mut job = Job::new(&spans, Heads { firsts: column, stops, total }, &rules);
-        run(|deadline| job.run(deadline), interrupted);
+        let mut job = Job::new(&spans, Heads { firsts: column, stops, total }, &rules).unwrap();
+        run(|deadline| job.run(deadline).unwrap(), interrupted);
         let mut sample = vec![0; job.sampled()];
         job.write_sample(&mut sample);
         job.figures()

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from gdbext.cli.workfolder import work_folder
 from gdbext.starting.lockedfolder import LockedFolder, remove_left
 from tests.support.rest import wait_until
 
-from .test_program import ROOT, program, state_of
+from .test_program import ROOT, envelope, program, state_of
 
 assert program  # a fixture
 
@@ -330,12 +331,47 @@ def test_waiting_for_an_end_that_does_not_come():
     assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("words", [("triage", "core"), ("triage", "core", "core"), ("triage", "core", "--lmit")])
+SOON = "--timeout=0.1"
+
+
+@pytest.mark.parametrize("words", [("core", SOON), ("core", "core", SOON), ("core", "--lmit")])
 def test_a_fifo_that_nobody_reads(program, words):
     os.mkfifo(program.folder / "fifo")
-    status, out, err = program.run(*words, "--json=fifo")
-    assert (status, out) == (2, "")
+    status, out, err = program.run("triage", *words, "--json=fifo")
+    assert (status, out) == (2, "") and not program.log.exists()
     assert "cannot write fifo: it is a FIFO that nobody reads" in err
+
+
+def test_a_reader_of_a_fifo_that_comes_late(program, tmp_path):
+    os.mkfifo(program.folder / "fifo")
+    with open(tmp_path / "said", "w+") as said:
+        process = program.start("triage", "core", "core", "--json=fifo", errors=said)
+        line = "gdbext: nobody reads fifo, which is a FIFO: waiting for whoever is to\n"
+        wait_until(lambda: (tmp_path / "said").read_text() == line, "it says that it waits")
+        assert not program.log.exists()
+        documents = (program.folder / "fifo").read_text()  # to the end of both
+    assert process.wait(30) == 0 and [json.loads(one) for one in documents.splitlines()] == 2 * [json.loads(envelope())]
+    assert (tmp_path / "said").read_text().count("nobody reads") == 1
+
+
+@pytest.mark.parametrize("name", ["d", "x" * 256, "socket", "dangling", "missing/x"])
+def test_what_cannot_be_written_is_said_before_gdb_is_started(program, name, monkeypatch):
+    monkeypatch.chdir(program.folder)  # the name of a socket has 108 bytes
+    (program.folder / "d").mkdir()
+    (program.folder / "dangling").symlink_to("missing/x")
+    with socket.socket(socket.AF_UNIX) as own:
+        own.bind("socket")
+    status, out, err = program.run("triage", "core", f"--json={name}")
+    assert (status, out) == (2, "") and err.startswith(f"gdbext: triage: cannot write {name}: ")
+    assert len(err.splitlines()) == 1 and not program.log.exists()
+
+
+@pytest.mark.parametrize("to", ["there", "not yet there"])
+def test_what_a_link_leads_to_is_written(program, to):
+    (program.folder / "there").write_text("old")
+    (program.folder / "link").symlink_to(to)
+    assert program.run("triage", "core", "--json=link")[0] == 0
+    assert (program.folder / to).read_text() == envelope() and (program.folder / "link").is_symlink()
 
 
 def test_a_fifo_that_somebody_reads(program):

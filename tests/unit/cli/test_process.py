@@ -8,10 +8,12 @@ import time
 
 import pytest
 
+from gdbext.cli import gdbrun
 from gdbext.cli.answer import explain
 from gdbext.cli.gdbrun import GdbOutcome
 from gdbext.cli.options import Options
 from gdbext.errors import NoTargetError
+from gdbext.starting import process
 from gdbext.starting.process import check_process, is_stopped, wake
 from tests.support.rest import wait_until
 
@@ -76,6 +78,20 @@ def test_a_process_whose_first_thread_has_ended_lives():
 def state_of(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("written", ["", "answer"])
+def test_a_gdb_that_takes_its_time_says_once_what_it_waits_for(sleeper, tmp_path, monkeypatch, capsys, written):
+    monkeypatch.setattr(process, "UNSAID", 0.1)
+    (tmp_path / "answer").write_text(written)
+    gdb = subprocess.Popen(["sleep", "60"])
+    deadline = time.monotonic() + 0.4
+    assert gdbrun._wait(gdb, deadline, sleeper.pid, str(tmp_path / "answer")) == "timeout"
+    said = f"gdbext: gdb does not hold process {sleeper.pid} yet: it reads debug info, and the process runs meanwhile\n"
+    assert capsys.readouterr().err == ("" if written else said) and gdb.wait() == -signal.SIGINT
+    gdb = subprocess.Popen(["sleep", "0.05"])
+    assert gdbrun._wait(gdb, None, sleeper.pid, str(tmp_path / "none")) is None
+    assert capsys.readouterr().err == "" and gdb.wait() == 0
 
 
 def test_a_kernel_thread_has_no_memory(monkeypatch):

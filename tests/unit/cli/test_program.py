@@ -290,7 +290,7 @@ def test_options_after_the_command_only(program):
 def test_unwritable_output(program):
     status, out, err = program.run("triage", "--core", program.core, "--json=/no/such/dir/x")
     assert status == 2
-    assert "gdbext: triage: cannot write /no/such/dir/x; name another file\n" in err
+    assert "gdbext: triage: cannot write /no/such/dir/x: No such file or directory; name another file\n" in err
 
 
 def test_missing_core(program):

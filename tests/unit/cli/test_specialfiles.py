@@ -40,7 +40,8 @@ def places(there, tmp_path, *more, debug_dir=None):
 
 def test_nothing_is_made_where_all_is_regular(there, tmp_path):
     (there / "data").mkdir()
-    found = places(there, tmp_path, "/data", "/gone", "relative")
+    (there / "exe").symlink_to("/proc/self/exe")  # a link by way of the kernel's files is none of them
+    found = places(there, tmp_path, "/data", "/exe", "/gone", "relative")
     assert found == (None, str(there), None, [])
     assert not (tmp_path / "folder").exists()
 
@@ -57,6 +58,8 @@ SPECIAL = {
     "device": lambda path: os.symlink("/dev/zero", path),
     "terminal": lambda path: os.symlink("/dev/tty", path),
     "socket": make_socket,
+    "file of the kernel": lambda path: os.symlink("/proc/kmsg", path),
+    "another": lambda path: os.symlink("/sys/kernel/notes", path),
 }
 
 
@@ -65,7 +68,8 @@ def test_a_sysroot_without_it(there, tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     SPECIAL[kind](str(there / "data"))
     found = places(there, tmp_path, "/data", "/../data", "/p/x")
-    assert found.remarks[0] == f"{there}/data is no regular file: gdb, which would open it, is kept from it"
+    what = "no regular file" if kind in list(SPECIAL)[:5] else "a file of the kernel"
+    assert found.remarks[0] == f"{there}/data is {what}: gdb, which would open it, is kept from it"
     made = tmp_path / "folder" / "sysroot"
     assert found.sysroot == str(made) and found.debug_dir is None
     for name in ("p", "usr/lib/libx.so.1.2", "lib/libx.so.1.2", "lib/libx.so.1", "usr/lib/libx.so.1"):
@@ -84,7 +88,7 @@ def test_debug_info_by_build_id(there, tmp_path):
 
 def test_files_of_the_kernel_are_not_read(monkeypatch):
     monkeypatch.setattr(specialfiles, "find_debuglink", None)  # called for what is opened
-    assert not specialfiles._find_special("/proc/version", DEBUG_FOLDERS)
+    assert specialfiles._find_special("/proc/version", DEBUG_FOLDERS) == "/proc/version"
     with pytest.raises(TypeError):
         specialfiles._find_special(__file__, DEBUG_FOLDERS)
 

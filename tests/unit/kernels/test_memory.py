@@ -1,4 +1,7 @@
-"""What marking takes: with the blocks that it is given, 24 bytes a block and a byte for 16 bytes of heap."""
+"""What marking takes: with the blocks that it is given, 24 bytes a block and a byte for 16 bytes of heap.
+
+And what the kernels do where a limit leaves them less than they need.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +58,66 @@ def test_marking_takes_hardly_more_than_the_blocks():
     reached, taken = map(int, re.findall(r"\d+", done.stdout))
     assert reached == BLOCKS
     assert taken <= 24 * BLOCKS + BLOCKS * EACH // 16
+
+
+# Each kernel under limits that leave it ever less: the right answer, or MemoryError; and the answer again without one.
+LIMITED = """
+import resource
+import numpy as np
+from gdbext import progress
+from gdbext.kernels import native, native_graph
+from gdbext.kernels.chains import MOST_NODES, LinkRules
+from gdbext.kernels.pointers import BlockIndex, PointerRules
+
+base, count, rng = 0x7F0000000000, 200_000, np.random.default_rng(1)
+words = base + 8 * rng.integers(0, 4 * count, 4 * count).astype(np.uint64)
+spans, firsts = [(base, memoryview(words).cast("B"))], words[:count].copy()
+links = base + 8 * np.arange(1, 4 * count + 1, dtype=np.uint64)
+links[-1] = 0
+chain, head = [(base, memoryview(links).cast("B"))], np.array([base], np.uint64)
+index = BlockIndex(base + 32 * np.arange(count, dtype=np.uint64), np.full(count, 32, np.uint64))
+live, roots, rules = np.ones(count, np.bool_), np.ones(count, np.uint8), PointerRules(8)
+kernels, _ = native.find_library()
+graphs = native_graph.NativeGraphs(kernels)
+edges = graphs.block_edges(spans, index, rules, live)
+entry, entries = np.arange(count, dtype=np.uint32), np.zeros(count, np.uint32)
+anew = lambda: BlockIndex(index.address, index.size)
+work = [
+    lambda: kernels.walk_chains(chain, head, None, LinkRules(0, 8), MOST_NODES).nodes,
+    lambda: kernels.tally_chains(chain, np.repeat(head, 8), None, LinkRules(0, 8)).sample,
+    lambda: kernels.scan_pointers(spans, anew(), rules).place,
+    lambda: kernels.mark_blocks(spans, anew(), rules, live, roots),
+    lambda: kernels.count_values(firsts, roots, np.ones(256, np.uint8), 2)[1],
+    lambda: graphs.block_edges(spans, index, rules, live).to,
+    lambda: graphs.find_components(edges, live),
+    lambda: graphs.breadth_first(edges, roots, live).depth,
+    lambda: graphs.find_dominators(edges, entry, entries),
+    lambda: graphs.sum_up_tree(np.full(count, 0xFFFFFFFE, np.uint32), index.size)[0],
+]
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+progress.limit_threads(16)
+for number, kernel in enumerate(work):
+    expected, said = kernel(), ""
+    for left in (*range(8 << 20, 0, -1 << 20), 1 << 18):
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + left, -1))
+        try:
+            assert np.array_equal(kernel(), expected), number
+        except MemoryError as error:
+            said += str(error)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    print(number, "native kernels" in said)
+    assert np.array_equal(kernel(), expected), number
+"""
+
+
+@pytest.mark.skipif(KERNELS is None, reason=f"no native kernels: {WHY}")
+def test_kernels_without_memory_say_so():
+    # What was used before is gone: only what the limit leaves can be taken.
+    malloc = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
+    environment = {**os.environ, **malloc}
+    words = [sys.executable, "-c", LIMITED]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr, done.stdout)
+    assert done.stdout.split("\n")[:-1] == [f"{number} True" for number in range(10)]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext import progress
 from gdbext.kernels import chains, columns, native, pointers, reference, tally
 from gdbext.kernels.chains import LinkRules
 from gdbext.kernels.pointers import BlockIndex, PointerRules
@@ -346,17 +345,3 @@ def test_the_environment_chooses(chosen, runs):
     environment = {**os.environ, "GDBEXT_KERNELS": chosen}
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert answer.stdout.split()[0] == runs
-
-
-def test_the_number_of_threads_does_not_show(monkeypatch):
-    count = 1 << 17
-    rng = np.random.default_rng(5)
-    links = rng.integers(0, count, count).astype(np.uint64) * np.uint64(8) + np.uint64(BASE)
-    links[rng.integers(0, count, count // 2)] = 0
-    firsts = np.arange(0, count, 3, dtype=np.uint64) * np.uint64(8) + np.uint64(BASE)
-    answers = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(progress._checks, "threads", threads)
-        found = KERNELS.walk_chains([(BASE, links.tobytes())], firsts, None, LinkRules(0, 8), chains.MOST_NODES)
-        answers.append([getattr(found, name).tobytes() for name in found.__dataclass_fields__])
-    assert answers[0] == answers[1] == answers[2]

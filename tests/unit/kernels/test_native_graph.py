@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext import progress
 from gdbext.kernels import dominators, graph, native, pointers
 from gdbext.kernels.graph import NONE, Edges, TooManyEdges
 from gdbext.kernels.native import NativeError
@@ -140,19 +139,6 @@ def test_what_is_marked_is_what_ways_lead_to(heap):
     edges = GRAPHS.block_edges(spans, index, rules, live)
     tree = GRAPHS.breadth_first(edges, roots, live)
     assert (tree.depth != NONE).tolist() == (states != pointers.NOT_REACHED).tolist()
-
-
-def test_the_number_of_threads_does_not_show(monkeypatch):
-    rng, count = np.random.default_rng(5), 1 << 16
-    address = column(BASE + 32 * np.arange(count))
-    index, live = BlockIndex(address, np.full(count, 32, np.uint64)), np.ones(count, np.bool_)
-    words = rng.integers(BASE, BASE + 64 * count, 4 * count).astype(np.uint64)
-    answers = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(progress._checks, "threads", threads)
-        found = GRAPHS.block_edges([(BASE, words.tobytes())], index, PointerRules(8), live)
-        answers.append([found.first.tobytes(), found.to.tobytes(), found.interior.tobytes()])
-    assert answers[0] == answers[1] == answers[2]
 
 
 # -- hostile arguments --------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import gdbext
 from gdbext.errors import DebuggerError, GdbextError
+from gdbext.starting import process as starting
 from gdbext.starting.process import wake
 from gdbext.tracing import permission, ptrace, stalled
 from gdbext.tracing.tracer import Tracer, find_process
@@ -159,6 +161,16 @@ def test_a_thread_stuck_in_the_kernel_is_waited_for_and_given_up(stuck, target, 
     stalled.check_stoppable(target)
     with pytest.raises(DebuggerError, match=f"thread {stuck.pid} of process {stuck.pid} did not stop in .*state D"):
         stalled.check_stoppable(stuck.pid)
+
+
+def test_what_gdb_waits_for_is_known(stuck, target):
+    said = f"gdb waits for thread {stuck.pid} of process {stuck.pid}, which is stuck in the kernel (state D)"
+    assert starting.find_waiting(stuck.pid) == said
+    assert starting.find_waiting(target) == (
+        f"gdb does not hold process {target} yet: it reads debug info, and the process runs meanwhile"
+    )
+    with gdbext.open_process(target):  # a debugger holds it
+        assert starting.find_waiting(target) is None
 
 
 def test_a_stop_that_waits_for_a_stuck_process_is_taken_back(stuck, tmp_path):

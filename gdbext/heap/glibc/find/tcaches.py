@@ -31,7 +31,7 @@ from gdbext.process import Thread
 from gdbext.report import Problem
 from gdbext.target import Target
 
-_PIECE = 1024
+_PIECE = 4096
 _EXAMINED_LIMIT = 1 << 20
 _ASKED = 8  # threads that the debugger is asked for; in all others a variable of libc's is as far from the pointer
 _CLEAR = 1000  # links more for one reading than for the other
@@ -47,17 +47,19 @@ class Found:
     :param full: those with entries, all of which hold up.
     :param empty: those whose every list is empty: any zeroed block of that size looks the same.
     :param odd: those with entries, all but one list in order: one was damaged, or its thread was in between.
+    :param lone: those with one list, whose head is not aligned: it was damaged, or the block is something else.
     """
 
     layout: TcacheLayout
     full: frozenset[int] = frozenset()
     empty: frozenset[int] = frozenset()
     odd: frozenset[int] = frozenset()
+    lone: frozenset[int] = frozenset()
 
     @cached_property
     def all(self) -> frozenset[int]:
         """Whatever a thread may point to."""
-        return self.full | self.empty | self.odd
+        return self.full | self.empty | self.odd | self.lone
 
 
 @dataclass
@@ -122,14 +124,16 @@ def _find_of_layout(
     full: set[int] = set()
     empty: set[int] = set()
     odd: set[int] = set()
+    lone: set[int] = set()
     for start in range(0, min(len(users), _EXAMINED_LIMIT), _PIECE):
-        addresses, entries, wrong = _consistent(search, layout, users[start : start + _PIECE])
-        filled = entries.any(axis=1)
-        empty.update(addresses[~filled & (wrong == 0)].tolist())
-        for at in np.flatnonzero(filled).tolist():
-            if _heads_fit(search, entries[at].tolist()):
-                (odd if wrong[at] else full).add(int(addresses[at]))
-    return Found(layout, frozenset(full), frozenset(empty), frozenset(odd))
+        for address, entries, wrong, damaged in _consistent(search, layout, users[start : start + _PIECE]):
+            if any(entries) and _heads_fit(search, entries):
+                (odd if wrong else full).add(address)
+            elif damaged and not any(entries):
+                lone.add(address)
+            elif not wrong and not any(entries):
+                empty.add(address)
+    return Found(layout, frozenset(full), frozenset(empty), frozenset(odd), frozenset(lone))
 
 
 def _users_of_sizes(
@@ -144,18 +148,25 @@ def _users_of_sizes(
     return users
 
 
-def _consistent(search: _Search, layout: TcacheLayout, users: U64) -> tuple[U64, U64, I64]:
-    """Return the structures whose counts and heads agree, with these heads, and how many do not: at most one."""
+def _consistent(
+    search: _Search, layout: TcacheLayout, users: U64
+) -> Iterator[tuple[int, list[int], int, bool]]:
+    """Iterate over the structures whose counts and heads agree, with these heads, how many do not, at most one, and
+    whether that one would but for a head that is not aligned.
+    """
     rows, known = _read_rows(search, layout, users)
     if not len(rows):
-        return np.empty(0, np.uint64), np.empty((0, 1), np.uint64), np.empty(0, np.int64)
+        return
     used, entries = _counts_and_heads(search, layout, rows)
     limit = search.slots if search.slots is not None else (1 << 8 * layout.struct.member("counts").size) - 1
     agree = ((used > 0) == (entries != 0)) & (used >= 0) & (used <= limit)
-    agree &= entries % np.uint64(search.location.alignment) == 0
+    aligned = entries % np.uint64(search.location.alignment) == 0
+    damaged = (agree & ~aligned).any(axis=1)
+    agree &= aligned
     wrong = (~agree).sum(axis=1)
-    kept = np.flatnonzero(wrong <= 1)
-    return np.array(known, np.uint64)[kept], np.where(agree[kept], entries[kept], np.uint64(0)), wrong[kept]
+    for at in np.flatnonzero(wrong <= 1).tolist():
+        heads = np.where(agree[at], entries[at], np.uint64(0)).tolist()
+        yield known[at], heads, int(wrong[at]), bool(damaged[at])
 
 
 def _read_rows(
@@ -219,13 +230,13 @@ class _Variables:
 
 def _tcache_variables(search: _Search, found: Sequence[Found]) -> _Variables:
     full = frozenset().union(*(each.full for each in found))
-    empty = frozenset().union(*(each.empty for each in found))
-    odd = frozenset().union(*(each.odd for each in found))
+    weaker = frozenset().union(*(each.empty | each.odd for each in found))
+    lone = frozenset().union(*(each.lone for each in found))
     named = _by_symbol(search, "tcache")
     # A debugger with the wrong libthread_db reads beside the variable.
-    if named and (not full or (full | empty | odd) & set(named.values())):
+    if named and (not full or (full | weaker | lone) & set(named.values())):
         return _Variables(named, "TLS symbol")
-    for candidates in (full, empty | odd):
+    for candidates in (full, weaker, lone):
         values = _by_vote(search, candidates)
         if values:
             return _Variables(values)

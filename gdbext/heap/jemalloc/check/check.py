@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Iterable, Iterator, Sequence
 
-from gdbext.heap.jemalloc.check.counts import check_counts, check_current, check_slabs, check_states
+from gdbext.heap.jemalloc.check.counts import check_bases, check_counts, check_current, check_slabs, check_states
 from gdbext.heap.jemalloc.check.flux import Flux
 from gdbext.heap.jemalloc.check.lists import check_lists
 from gdbext.heap.jemalloc.check.tcaches import check_tcaches
@@ -40,6 +40,7 @@ def _checks(heap: Jemalloc) -> Iterator[Problem]:
     flux = Flux(heap)
     whole = heap.complete and not any(one.kind in _MISSING for one in heap.problems)
     yield from check_states(heap, flux)
+    yield from check_bases(heap, flux)
     if whole:
         yield from check_counts(heap, flux)
         yield from check_current(heap, flux)

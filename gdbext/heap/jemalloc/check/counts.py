@@ -1,11 +1,13 @@
 """What arenas, caches, bins and slabs count, against what the radix tree holds.
 
-Source: ``arena_stats.h``, ``bin_stats.h``, ``eset.c``, ``pac.h``, ``edata.h``; before 5.3 ``extent.c`` and
+Source: ``arena_stats.h``, ``base.c``, ``bin_stats.h``, ``eset.c``, ``pac.h``, ``edata.h``; before 5.3 ``extent.c`` and
 ``extent_structs.h``.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from math import gcd
 from typing import Iterator, Sequence
 
 import numpy as np
@@ -16,6 +18,7 @@ from gdbext.report import Problem
 
 _TOLD = 20
 _BITS = 64
+_HUGE_PAGE = 2 << 20  # no machine with smaller ones is known, unless its jemalloc has blocks that are no multiple
 
 
 def check_slabs(heap: Jemalloc, flux: Flux) -> Iterator[Problem]:
@@ -116,6 +119,22 @@ def _bin(arena: ArenaState, one: BinState, flux: Flux) -> Iterator[Problem]:
             message = f"{where} counts {counted} {what}, its slabs say {found}"
             place = one.shards[0].address if one.shards else None
             yield flux.problem("bin-count", place, message, flux.of_bin(arena.index, one.info.index))
+
+
+def check_bases(heap: Jemalloc, flux: Flux) -> Iterator[Problem]:
+    """Iterate over arenas whose own data has more bytes allocated than resident, or resident than mapped."""
+    for arena in heap.arenas:
+        base = arena.base
+        huge = reduce(gcd, (size for _, size in base.blocks), _HUGE_PAGE)
+        thp = None if base.n_thp is None else base.n_thp * huge
+        for few, what, many, of in (
+            (base.allocated, "allocated", base.resident, "resident"),
+            (base.resident, "resident", base.mapped, "mapped"),
+            (thp, "in huge pages", base.mapped, "mapped"),
+        ):
+            if few is not None and many is not None and few > many:
+                message = f"the base of arena {arena.index} counts {few} bytes {what}, and only {many} {of}"
+                yield flux.problem("base", base.address, message, flux.of_base(base.address))
 
 
 class LargeWalk:

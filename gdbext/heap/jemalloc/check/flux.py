@@ -66,6 +66,10 @@ class Flux:
         held = known is not None and self._is_held("arena", known.address, "large_mutex")
         return "the mutex of its large blocks is held" if held else self.inside
 
+    def of_base(self, address: int) -> str:
+        """Say whether an arena's own data was being extended."""
+        return "the mutex of its base is held" if self._is_held("base", address) else self.inside
+
     @cached_property
     def inside(self) -> str:
         """Say whether a thread was in jemalloc's code."""

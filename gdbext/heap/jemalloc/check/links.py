@@ -58,12 +58,15 @@ class Verdict:
     :param shared: group and address of members that more than one link leads to.
     :param missing: of members that nothing leads to from the head.
     :param backwards: of members whose link back does not lead to where they are held.
+    :param heads: of heaps, for each member the position of the head that it hangs from; :data:`ROOT` where it hangs
+        from none, or below what two links lead to.
     """
 
     strays: list[Stray] = field(default_factory=list)
     shared: list[tuple[int, int]] = field(default_factory=list)
     missing: list[tuple[int, int]] = field(default_factory=list)
     backwards: list[tuple[int, int]] = field(default_factory=list)
+    heads: I64 = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def check_heaps(members: Members, links: Sequence[U64], back: U64, heads: U64, groups: I64) -> Verdict:
@@ -75,34 +78,45 @@ def check_heaps(members: Members, links: Sequence[U64], back: U64, heads: U64, g
     """
     count = len(members.places)
     own = np.arange(count, dtype=np.int64)
-    sources = np.concatenate([own] * len(links) + [np.full(len(heads), ROOT, np.int64)])
+    tops = count + np.arange(len(heads), dtype=np.int64)
+    sources = np.concatenate([own] * len(links) + [tops])
     owners = np.concatenate([members.groups] * len(links) + [groups])
     values = np.concatenate([*links, heads])
     used = values != 0
     sources, owners, values = sources[used], owners[used], values[used]
+    inner = sources < count
     found = members.find(values)
     right = (found >= 0) & (members.groups[found] == owners) if count else found >= 0
-    verdict = Verdict(strays=list(_strays(members, sources, owners, values, ~right)))
+    verdict = Verdict(strays=list(_strays(members, np.where(inner, sources, ROOT), owners, values, ~right)))
     held = np.bincount(found[right], minlength=count)
     verdict.shared = _pairs(members, held > 1)
-    parents = np.full(count + 1, count, np.int64)  # the last stands for the heads
-    parents[found[right]] = np.where(sources[right] < 0, count, sources[right])
-    parents[:count][held > 1] = count  # told already; which link is the right one is not known
-    verdict.missing = _pairs(members, (held == 0) | ~_reach(parents)[:count])
-    inner = right & (sources >= 0)
+    reached = _climb(_parents(held, len(heads), found[right], sources[right]))[:count]
+    verdict.missing = _pairs(members, (held == 0) | (reached < count))
+    verdict.heads = np.where((reached >= count) & (reached < count + len(heads)), reached - count, ROOT)
+    inner &= right
     wrong = np.zeros(count, np.bool_)
     wrong[found[inner]] = back[found[inner]] != members.places[sources[inner]]
     verdict.backwards = _pairs(members, wrong & (held == 1))
     return verdict
 
 
-def _reach(parents: I64) -> Mask:
-    """Return from which places the last is reached."""
-    last = len(parents) - 1
-    for _ in range(max(last, 1).bit_length()):
+def _parents(held: I64, heads: int, found: I64, sources: I64) -> I64:
+    """Return what each member hangs from: a member, or one of the heads, which come behind them.
+
+    The last place is for members that no link leads to, or several: which is the right one is not known.
+    """
+    count = len(held)
+    parents = np.arange(count + heads + 1, dtype=np.int64)
+    parents[found] = sources
+    parents[:count][held != 1] = count + heads
+    return parents
+
+
+def _climb(parents: I64) -> I64:
+    """Return for each place where the way up from it ends, or for one on a circle, another on it."""
+    for _ in range(len(parents).bit_length()):
         parents = parents[parents]
-    reached: Mask = parents == last
-    return reached
+    return parents
 
 
 def check_rings(members: Members, following: U64, back: U64, heads: U64, groups: I64) -> Verdict:

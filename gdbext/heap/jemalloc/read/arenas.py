@@ -63,7 +63,7 @@ def _has_stats(arenas: Sequence[ArenaState]) -> bool:
 def _without_stats(arena: ArenaState) -> ArenaState:
     return replace(
         arena,
-        base=replace(arena.base, allocated=None, resident=None, mapped=None),
+        base=replace(arena.base, allocated=None, resident=None, mapped=None, n_thp=None),
         decay_dirty=replace(arena.decay_dirty, npurge=None, nmadvise=None, purged=None),
         decay_muzzy=replace(arena.decay_muzzy, npurge=None, nmadvise=None, purged=None),
         stats=False,
@@ -222,7 +222,7 @@ def read_base(target: Target, location: Location, address: int, problems: list[P
     record = read_record(target, address, location.layout["base"])
     blocks = _blocks(target, location.layout["base_block"], record.uint("blocks"), problems)
     allocated, resident, mapped = (record.uint(name) for name in ("allocated", "resident", "mapped"))
-    return BaseState(address, record.uint("ind"), allocated, resident, mapped, tuple(blocks))
+    return BaseState(address, record.uint("ind"), allocated, resident, mapped, tuple(blocks), record.find("n_thp"))
 
 
 def _blocks(

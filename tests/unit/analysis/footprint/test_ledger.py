@@ -5,17 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.abi import X86_64
+from gdbext.abi import I386, X86_64
 from gdbext.analysis.footprint.ledger import ledger, region_owners, rss
 from gdbext.analysis.footprint.residency import Knowledge, PageResidency
+from gdbext.heap.glibc.heap import find_heaps
 from gdbext.heap.model import Arena, Blocks, Charge, Heap, State
 from gdbext.memory import Region
 from gdbext.memory.fake import FakeMemory
 from gdbext.memory.intervals import Coverage
 from gdbext.memory.live.mappings import Mapping
 from gdbext.process import Identity, Module, Thread
+from gdbext.progress import SILENT
 from gdbext.render import text
 from gdbext.target import Target
+from tests.support.ptmalloc import HeapBuilder
 
 
 def u64(values):
@@ -147,6 +150,36 @@ def test_what_no_heap_owns():
         "[vdso]": 0x1000,
     }
     assert account.entries[-1].owner == "reserved, no access"
+
+
+def test_a_reserve_that_is_said_to_be_writable():
+    """Of it what is mapped, of no file, and of no block."""
+    regions = [Region(0x10000, 0x30000), Region(0x30000, 0x31000, "---"), Region(0x40000, 0x41000, "rw-", "/file")]
+    heap = replace(heap_of(charge("x", (0x10000, 0x12000), (0x14000, 0x14010))), reserves=[(0x12000, 0x20000)])
+    other = replace(heap_of(), reserves=[(0x2F000, 0x40800)])
+    account, problems = ledger(target_of(*regions), [heap, other])
+    assert not problems and account.residual == 0
+    assert sums(account) == {
+        "x": 0x2010, "reserved, no access": 0xDFF0 + 0x1000 + 0x1000, "anonymous rest": 0xF000, "/file": 0x1000,
+    }  # fmt: skip
+    account, _ = ledger(target_of(*regions), [heap_of()])
+    assert sums(account)["anonymous rest"] == 0x20000
+
+
+@pytest.mark.parametrize("abi", [X86_64, I386])
+def test_thread_heaps_in_a_core_of_gdbs_as_in_one_of_the_kernels(abi):
+    """Gdb writes what may not be accessed as memory that may be written, and zeros for it."""
+    builder = HeapBuilder(abi)
+    for _ in range(2):
+        arena = builder.add_thread(builder.add_arena()).arena
+        arena.chunk(builder.sizes.minimum)
+    image = builder.build()
+    kernels = image.target()
+    reserves = [region for region in image.regions if region.permissions == "---"]
+    image.regions = [replace(region, permissions="rw-") for region in image.regions]
+    accounts = [ledger(target, find_heaps(target, SILENT))[0] for target in (kernels, image.target())]
+    assert sums(accounts[0]) == sums(accounts[1])
+    assert sums(accounts[1])["reserved, no access"] == sum(region.size for region in reserves) > builder.heap_max
 
 
 def test_the_main_stack_is_known_without_its_name():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gdbext.abi import AARCH64, I386, X86_64, Abi
 from gdbext.debuginfo import NoDebugInfo
+from gdbext.heap.glibc import layouts
 from gdbext.heap.glibc.find import tcaches
 from gdbext.heap.glibc.find.globals import find_arenas
 from gdbext.heap.glibc.find.tcaches import find_safe_linking, find_tcaches, find_thread_arenas
@@ -182,6 +183,50 @@ def test_the_only_cache_there_is_with_one_of_its_lists_damaged(offset, value, si
     image.poke(builder.truth()["tcaches"][1] + offset, value, size)
     caches, problems = Walked(image).caches()
     assert by_thread(caches) == builder.truth()["tcaches"] and not problems
+
+
+def alone(entries, release="2.36"):
+    """One thread, with this many entries in one list, and a block that looks like a cache with a damaged head."""
+    builder = HeapBuilder(release=release)
+    thread = builder.add_thread()
+    for _ in range(entries):
+        thread.cache(builder.sizes.minimum + builder.sizes.alignment)
+    alike = builder.main.chunk(layouts.chunk_size(builder.sizes, builder.tcache.struct.size)) + builder.sizes.header
+    builder.main.chunk(builder.sizes.minimum)
+    return builder, thread.tcache, alike
+
+
+def spoil(image, at):
+    """Have what is there be a cache of one list, with a head that malloc refuses."""
+    layout = image.builder.tcache
+    counts, entries = (layout.struct.member(name) for name in ("counts", "entries"))
+    for index in range(layout.bins):
+        count = image.builder.tcache_count if layout.counts_down else 0
+        image.poke(at + counts.offset + index * counts.size, count, counts.size)
+    image.poke(at + counts.offset + counts.size, 1, counts.size)
+    image.poke(at + entries.offset + entries.size, image.builder.main.top + 8)
+
+
+@pytest.mark.parametrize("release", ["2.31", "2.36", "2.43"])
+def test_the_only_cache_there_is_with_its_only_head_damaged(release):
+    builder, cache, _ = alone(3, release)
+    image = builder.build()
+    spoil(image, cache)
+    caches, problems = Walked(image).caches()
+    assert by_thread(caches) == {1: cache} and not problems
+
+
+@pytest.mark.parametrize("entries", [0, 3])
+@pytest.mark.parametrize("release", ["2.31", "2.36", "2.43"])
+def test_what_looks_like_a_cache_with_its_only_head_damaged(release, entries):
+    """A variable of the program's, nearer to the thread pointer than that of libc, leads to it."""
+    builder, cache, alike = alone(entries, release)
+    image = builder.build()
+    spoil(image, alike)
+    image.poke(builder.tps[1] - 8, alike)
+    caches, problems = Walked(image).caches()
+    assert by_thread(caches) == {1: cache} and not problems
+    assert alike not in [one.address for one in caches]
 
 
 def test_only_empty_caches():

@@ -18,10 +18,22 @@ from gdbext.heap.jemalloc.report.check import check as report_check
 from gdbext.process import Thread
 from gdbext.progress import SILENT
 from gdbext.report import Problem
-from tests.support.jeworld import BASE, BIG_PAGES, CONSTANTS, HEAP, LAYOUTS, MODULE, NARROW, WIDE, laid, with_big_pages
+from tests.support.jeworld import (
+    BASE,
+    BASE_SIZE,
+    BIG_PAGES,
+    CONSTANTS,
+    HEAP,
+    LAYOUTS,
+    MODULE,
+    NARROW,
+    WIDE,
+    laid,
+    with_big_pages,
+)
 
 VERSIONS = list(LAYOUTS)
-PAGES = {"dirty": 2, "muzzy": 1, "retained": 4}
+PAGES = {"dirty": 2, "muzzy": 1, "retained": 4}  # up to five pages each size has a heap
 NOWHERE = 0x1234_5678_9000
 
 
@@ -34,6 +46,7 @@ class Sound:
         self.layout, self.page = self.world.layout, 1 << shape.lg_page
         self.heaps = {"dirty": self.world.dirty}
         self.owners = {"dirty": 0, "muzzy": 0, "retained": 1}
+        self.more = []
         self._unused()
         first, second = self.world.arenas
         self.world.put("arena", first, nactive=1)
@@ -52,12 +65,44 @@ class Sound:
         for kind, edata in self.heaps.items():
             cache = self.cache(kind)
             self.world.put("cache", cache, npages=PAGES[kind], lru=edata)
-            self.world.word(cache + self.layout["cache"].offset("heaps"), edata)
+            self.hang(cache, PAGES[kind] - 1, edata)
             self.ring(edata)
             self.sums(cache, 1, PAGES[kind] * self.page)
 
     def cache(self, kind):
         return self.world.arenas[self.owners[kind]] + self.layout["arena"].offset(kind)
+
+    def root(self, cache, index, prefix=""):
+        """Return the address of a heap's root."""
+        heaps = self.layout["cache"].member(f"{prefix}heaps")
+        return cache + heaps.offset + index * heaps.size
+
+    def hang(self, cache, index, edata, prefix=""):
+        """Put an extent into the heap of an index, and that into the bitmap."""
+        self.world.word(self.root(cache, index, prefix), edata)
+        self.mark(cache, index, bool(edata), prefix)
+
+    def mark(self, cache, index, used, prefix=""):
+        at = cache + self.layout["cache"].offset(f"{prefix}bitmap") + index // 64 * 8
+        old = int.from_bytes(self.world.base[at - BASE :][:8], "little") & ~(1 << index % 64)
+        self.world.word(at, old | used << index % 64)
+        return at
+
+    def retain(self, pages, heap):
+        """Add a retained extent, the only one in its heap."""
+        place = HEAP + self.page * 200 * (len(self.more) + 1)
+        edata = self.world.extent(place, pages * self.page, state=3, szind=232, arena=1)
+        self.more.append((edata, pages))
+        cache, whole = self.cache("retained"), PAGES["retained"] + sum(pages for _, pages in self.more)
+        self.world.put("cache", cache, npages=whole)
+        self.sums(cache, 1 + len(self.more), whole * self.page)
+        self.ring(self.heaps["retained"], *(one for one, _ in self.more))
+        self.hang(cache, heap, edata)
+        return edata
+
+    def base(self, arena):
+        at = self.world.arenas[arena] + self.layout["arena"].offset("base") - BASE
+        return int.from_bytes(self.world.base[at : at + 8], "little")
 
     def sums(self, cache, nextents, nbytes):
         known = self.layout["cache"]
@@ -181,16 +226,43 @@ def test_without_statistics_only_what_is_always_kept_counts():
     sound = Sound("5.3.0")
     for arena, index in ((0, 0), (1, 3)):
         sound.world.put("bin", sound.bin(arena, index), nslabs=0, curregs=0, curslabs=0)
-    for arena in sound.world.arenas:
-        at = arena + sound.layout["arena"].offset("base") - BASE
-        base = int.from_bytes(sound.world.base[at : at + 8], "little")
-        sound.world.put("base", base, allocated=0)
+    for arena in (0, 1):
+        sound.world.put("base", sound.base(arena), allocated=0, resident=BASE_SIZE + 1, n_thp=99)
     for kind in PAGES:
         sound.sums(sound.cache(kind), 0, 0)
     sound.world.word(sound.large, 0)
     assert told(sound.problems()) == []
     sound.world.put("arena", sound.world.arenas[0], nactive=2)
     assert told(sound.problems()) == [("extent-count", "arena 0 counts 2 active pages, the radix tree has 1")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("members", "counted"),
+    [
+        ({"allocated": 8193}, "8193 bytes allocated, and only 8192 resident"),
+        ({"resident": BASE_SIZE + 1}, f"{BASE_SIZE + 1} bytes resident, and only {BASE_SIZE} mapped"),
+        ({"n_thp": 7}, f"{7 << 21} bytes in huge pages, and only {BASE_SIZE} mapped"),
+    ],
+    ids=["allocated", "resident", "n_thp"],
+)
+def test_bytes_of_a_base(version, members, counted):
+    sound = Sound(version)
+    base = sound.base(1)
+    sound.world.put("base", base, allocated=8192, n_thp=6)
+    assert told(sound.problems()) == []
+    sound.world.put("base", base, **members)
+    message = f"the base of arena 1 counts {counted}"
+    assert sound.problems() == [Problem("base", base, message, corruption=True)]
+    sound.world.put("base", base, mutex=1)
+    assert sound.problems() == [Problem("base", base, f"{message}; in flux: the mutex of its base is held")]
+
+
+def test_a_block_that_is_no_whole_huge_page_says_that_they_are_smaller():
+    sound = Sound("5.3.0")
+    sound.world.put("base_block", BASE, size=BASE_SIZE - (1 << 20))
+    sound.world.put("base", sound.base(0), n_thp=12)
+    assert told(sound.problems()) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -241,7 +313,7 @@ def test_a_bins_current_slab():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_heap_whose_root_leads_elsewhere(version):
     sound = Sound(version)
-    root = sound.cache("dirty") + sound.layout["cache"].offset("heaps")
+    root = sound.root(sound.cache("dirty"), PAGES["dirty"] - 1)
     sound.world.word(root, NOWHERE)
     name = "the heap of arena 0's dirty extents"
     assert told(sound.problems()) == [
@@ -252,7 +324,7 @@ def test_a_heap_whose_root_leads_elsewhere(version):
     stray = f"{sound.world.large:#x}, an active extent of arena 1, which does not belong there"
     assert told(sound.problems())[0] == ("extent-heap", f"{name}: its head leads to {stray}")
     sound.world.word(root, sound.world.dirty)
-    sound.world.word(root + sound.layout["cache"].member("heaps").size, sound.world.dirty)
+    sound.hang(sound.cache("dirty"), 2, sound.world.dirty)
     assert told(sound.problems()) == [("extent-heap", f"{name}: {sound.world.dirty:#x} is held by two links")]
 
 
@@ -264,6 +336,118 @@ def test_links_within_a_heap(version):
     what = f"the link of {sound.world.dirty:#x} leads to {sound.world.slab:#x}, an active slab of arena 0"
     assert problem.message == f"the heap of arena 0's dirty extents: {what}, which does not belong there"
     assert (problem.address, problem.corruption) == (sound.world.dirty, True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_extent_in_the_heap_of_another_size(version):
+    sound = Sound(version)
+    cache, dirty = sound.cache("dirty"), sound.world.dirty
+    sound.hang(cache, 1, 0)
+    sound.hang(cache, 3, dirty)
+    what = f"{dirty:#x} of 8192 bytes hangs in heap 3, its size belongs in heap 1"
+    message = f"the heap of arena 0's dirty extents: {what}"
+    assert sound.problems() == [Problem("extent-heap", dirty, message, corruption=True)]
+    sound.world.put("cache", sound.cache("muzzy"), mutex=1)
+    (problem,) = sound.problems()
+    assert problem.message == f"{message}; in flux: the mutex of its muzzy extents is held" and not problem.corruption
+
+
+def test_an_extent_below_one_in_the_heap_of_another_size():
+    sound = Sound("5.3.0")
+    below = sound.retain(3, 2)
+    sound.hang(sound.cache("retained"), 2, 0)
+    sound.link(sound.heaps["retained"], "heap_child", below)
+    sound.link(below, "heap_prev", sound.heaps["retained"])
+    message = f"{below:#x} of 12288 bytes hangs in heap 3, its size belongs in heap 2"
+    assert told(sound.problems()) == [("extent-heap", f"the heap of arena 1's retained extents: {message}")]
+
+
+@pytest.mark.parametrize("version", ["5.3.0", "5.3.1"])
+def test_guarded_extents_have_heaps_of_their_own(version):
+    sound = Sound(version)
+    cache = sound.cache("dirty")
+    guarded = sound.world.extent(HEAP + 4096 * 100, 3 * 4096, state=1, szind=232, arena=0, guarded=1)
+    sound.ring(guarded)
+    sound.world.put("cache", cache, guarded_npages=3, guarded_lru=guarded)
+    sound.sums(cache, 2, 5 * 4096)
+    sound.hang(cache, 2, guarded, "guarded_")
+    assert told(sound.problems()) == []
+    sound.world.word(sound.root(cache, 2, "guarded_"), 0)
+    sound.world.word(sound.root(cache, 198, "guarded_"), guarded)
+    name = "arena 0's guarded dirty extents"
+    assert told(sound.problems()) == [
+        (
+            "extent-heap",
+            f"the heap of {name}: {guarded:#x} of 12288 bytes hangs in heap 198, its size belongs in heap 2",
+        ),
+        ("extent-heap", f"the bitmap of {name} has heap 2 for in use, its root is null"),
+        ("extent-heap", f"the bitmap of {name} has heap 198 for empty, its root is {guarded:#x}"),
+    ]
+
+
+# 9, 11 and 13 pages lie between classes: without a pad they go to the one below, with a pad to the one above
+@pytest.mark.parametrize(("pad", "other", "heaps"), [(0, 4096, (7, 8, 9)), (4096, 0, (8, 9, 10))], ids=["none", "page"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_pad_of_large_blocks_moves_extents_by_a_heap(version, pad, other, heaps):
+    sound = Sound(version)
+    extents = [sound.retain(pages, heap) for pages, heap in zip((9, 11, 13), heaps)]
+    heap = sound.read()
+    assert heap.location.large_pad is None and told(check_heap(heap)) == []
+    location = heap.location
+    heap.location = replace(location, large_pad=pad)
+    assert told(check_heap(heap)) == []
+    heap.location = replace(location, large_pad=other)
+    assert [one.address for one in check_heap(heap)] == extents
+    sound.hang(sound.cache("retained"), heaps[2], 0)
+    sound.hang(sound.cache("retained"), 50, extents[2])
+    what = f"{extents[2]:#x} of {13 * 4096} bytes hangs in heap 50, its size belongs in heap {heaps[2]}"
+    assert told(sound.problems()) == [("extent-heap", f"the heap of arena 1's retained extents: {what}")]
+
+
+def test_many_extents_in_heaps_of_other_sizes_are_counted():
+    sound = Sound("5.3.0")
+    for heap in range(4, 29):
+        sound.retain(1, heap)
+    messages = [message for _, message in told(sound.problems())]
+    more = "the heap of arena 1's retained extents: 5 more extents hang in heaps of other sizes than theirs"
+    assert len(messages) == 21 and messages[-1] == more
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_bitmap_of_heaps_that_are_not_empty(version):
+    sound = Sound(version)
+    cache = sound.cache("dirty")
+    place = sound.mark(cache, 70, True)
+    message = "the bitmap of arena 0's dirty extents has heap 70 for in use, its root is null"
+    assert sound.problems() == [Problem("extent-heap", place, message, corruption=True)]
+    sound.mark(cache, 70, False)
+    place = sound.mark(cache, 1, False)
+    message = f"the bitmap of arena 0's dirty extents has heap 1 for empty, its root is {sound.world.dirty:#x}"
+    assert sound.problems() == [Problem("extent-heap", place, message, corruption=True)]
+    sound.world.put("cache", cache, mutex=1)
+    (problem,) = sound.problems()
+    assert problem.message == f"{message}; in flux: the mutex of its dirty extents is held" and not problem.corruption
+
+
+def test_a_bitmap_that_is_wrong_about_many_heaps_is_counted():
+    sound = Sound("5.3.0")
+    for heap in range(200):
+        sound.mark(sound.cache("muzzy"), heap, True)
+    messages = [message for _, message in told(sound.problems())]
+    assert len(messages) == 21
+    assert messages[-1] == "the bitmap of arena 0's muzzy extents is wrong about 179 more heaps"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_layout_without_bitmaps_leaves_them_out(version):
+    sound = Sound(version)
+    sound.mark(sound.cache("dirty"), 70, True)
+    heap = sound.read()
+    known = heap.location.layout
+    members = {name: one for name, one in known["cache"].members.items() if "bitmap" not in name}
+    structs = {**known.structs, "cache": replace(known["cache"], members=members)}
+    heap.location = replace(heap.location, layout=replace(known, structs=structs))
+    assert told(check_heap(heap)) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -459,7 +643,7 @@ def test_what_is_in_flux_is_one_problem_in_triage_and_all_in_check():
     )
 
 
-def test_one_problem_in_flux_is_told_as_it_is_and_many_reasons_are_counted():
+def test_one_problem_in_flux_is_counted_it_is_and_many_reasons_are_counted():
     moving = [Problem("bin-count", at, f"counts; in flux: the mutex of bin {at} is held") for at in range(5)]
     assert in_brief(moving[:1]) == moving[:1] and in_brief([]) == []
     (brief,) = in_brief(moving)

@@ -1,10 +1,11 @@
 """Numbers that follow from jemalloc's source: size classes, slabs, the radix tree, the fields of ``e_bits``."""
 
+import numpy as np
 import pytest
 
 from gdbext.heap.jemalloc.layouts import for_version, recorded
 from gdbext.heap.jemalloc.read.rtree import geometries, make_geometry
-from gdbext.heap.jemalloc.sizes import size_classes, slab_size
+from gdbext.heap.jemalloc.sizes import heaps_of_sizes, size_classes, slab_size
 
 
 def test_size_classes():
@@ -19,6 +20,40 @@ def test_size_classes():
 )
 def test_slabs_are_filled_without_a_rest(region, slab):
     assert slab_size(region, 4096) == slab
+
+
+def psz2ind(psz, lg_page):
+    """Compute what ``sz_psz2ind`` (``sz.h``) does, step for step."""
+    if psz > 7 << 60:
+        return (62 - lg_page) * 4 - 1
+    lg_ceil = (psz - 1).bit_length()
+    group = 0 if lg_ceil < 2 + lg_page else lg_ceil - (2 + lg_page)
+    lg_delta = lg_page if group == 0 else lg_page + group - 1
+    return (group << 2) + ((psz - 1) >> lg_delta & 3)
+
+
+def pind2sz(pind, lg_page):
+    """Compute what ``sz_pind2sz_compute`` (``sz.h``) does, step for step."""
+    group, mod = pind >> 2, pind & 3
+    return (1 << lg_page + 1 << group if group else 0) + (mod + 1 << max(group, 1) + lg_page - 1)
+
+
+def quantize_floor(size, pad, lg_page):
+    """Compute what ``sz_psz_quantize_floor`` (``sz.c``) does, step for step."""
+    pind = psz2ind(size - pad + 1, lg_page)
+    return size if pind == 0 else pind2sz(pind - 1, lg_page) + pad
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("lg_page", [12, 14, 16])
+def test_unused_extents_have_the_heap_of_their_size(lg_page, padded):
+    page = 1 << lg_page
+    pad = page if padded else 0
+    classes = [size for size in size_classes(232) if size % page == 0]
+    near = [size + page * off for size in classes for off in (-2, -1, 0, 1, 2)]
+    pages = sorted({size for size in (*near, *(page * count for count in range(1, 600))) if 0 < size <= 7 << 60})
+    found = heaps_of_sizes(np.array(pages, np.uint64), size_classes(232), page, pad).tolist()
+    assert found == [psz2ind(quantize_floor(size, pad, lg_page), lg_page) for size in pages]
 
 
 @pytest.mark.parametrize(
