@@ -11,7 +11,7 @@ from gdbext.analysis.beyond import NOTHING, Beyond
 from gdbext.analysis.blocks.sums import CACHED, FREE, MMAPPED, TOP, USED, tally
 from gdbext.analysis.crash.death import Death
 from gdbext.analysis.footprint.fragmentation import find_fragmentation
-from gdbext.analysis.footprint.ledger import ANONYMOUS, Ledger, cost_of, ledger, notes_on
+from gdbext.analysis.footprint.ledger import ANONYMOUS, Account, Ledger, cost_of, notes_on, take_account
 from gdbext.analysis.footprint.owners import OwnerRow, besides, is_free, labels_of, owner_rows
 from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.analysis.locks.unowned import UnownedWaits
@@ -115,18 +115,21 @@ def make_page(
     known: Knowledge = OF_A_CORE,
     beyond: Beyond = NOTHING,
     died: Optional[Death] = None,
+    taken: Optional[Account] = None,
 ) -> Report:
     """Gather what there is to say about a target on one page.
 
     :param settings: of ``set gx``; those not given have their defaults.
     :param known: which pages are in RAM.
     :param died: of ``find_death``.
+    :param taken: the ledger, where it is known already.
     """
     residency = known.residency
     limits = thresholds(settings, target)
     of_heaps = [finding for heap in heaps for finding in _findings(heap, target, limits, residency)]
     found = ranked([*of_heaps, *beyond.findings])
-    account, problems = ledger(target, heaps, residency)
+    taken = taken or take_account(target, heaps, residency)
+    account = taken.ledger
     page = Triage(
         target_text(target, heaps),
         _verdict(target, heaps, len(found), beyond.unexamined),
@@ -142,7 +145,7 @@ def make_page(
     return Report(
         page,
         evidence=[*evidence_of(heaps), *beyond.evidence],
-        problems=[*problems_of(heaps, brief=True), *problems, *(one.problem for one in beyond.unexamined)],
+        problems=[*problems_of(heaps, brief=True), *taken.problems, *(one.problem for one in beyond.unexamined)],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
         notes=[
             *notes_on(heaps, known if target.live else Knowledge(unknown="")),

@@ -6,6 +6,7 @@ from typing import List
 
 from gdbext.analysis.beyond import Beyond, joined
 from gdbext.analysis.crash.death import find_death
+from gdbext.analysis.footprint.ledger import take_account
 from gdbext.analysis.footprint.residency import residency_of
 from gdbext.analysis.footprint.unattributed import find_unattributed
 from gdbext.analysis.leaks import search
@@ -32,10 +33,13 @@ def triage(sources: Sources, leaks: bool = False) -> Report:
     target, settings = sources.target, sources.settings
     known = residency_of(target)
     heaps = sources.heaps()
+    # First: it takes as much as reachability does, and keeps nothing of it.
+    account = take_account(target, heaps, known.residency)
     leaked = _search_leaks(sources, leaks)
-    rest = find_unattributed(target, heaps, thresholds(settings, target), known.residency)
+    rest = find_unattributed(target, heaps, account.charged, thresholds(settings, target), known.residency)
     beyond = joined(_examine_threads(sources), leaked, rest)
-    return make_page(target, heaps, settings, known, beyond, find_death(target, heaps, sources.debug.stacks))
+    died = find_death(target, heaps, sources.debug.stacks)
+    return make_page(target, heaps, settings, known, beyond, died, account)
 
 
 def _search_leaks(sources: Sources, asked: bool) -> Beyond:

@@ -63,12 +63,12 @@ FREE_STATES = (
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks in address order: 21 bytes each.
+    """Blocks in address order: 21 bytes each at most.
 
     :param address: user pointer.
     :param size: usable bytes.
     :param state: a :class:`State`.
-    :param owner: index into :attr:`Heap.arenas`, or :data:`NO_ARENA`.
+    :param owner: index into :attr:`Heap.arenas`, or beyond its end: of no arena. Of 1, 2 or 4 bytes.
     """
 
     address: U64

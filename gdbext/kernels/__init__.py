@@ -9,7 +9,7 @@ which is the default.
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import Callable, Optional, Sequence
 
 from gdbext.kernels import chains, columns, dominators, graph, pointers, reference, tally
 from gdbext.kernels.chains import (
@@ -21,7 +21,6 @@ from gdbext.kernels.chains import (
     Spans,
     close_cycles,
     decode_links,
-    gather_scalars,
     walk_chain,
 )
 from gdbext.kernels.columns import SKIPPED, ChunkRun
@@ -63,7 +62,8 @@ if NATIVE is None:
     walk_chunks, read_chunks, walk_chains = reference.walk_chunks, columns.read_chunks, chains.walk_chains
     rows_of, count_values = columns.rows_of, columns.count_values
     slab_regions, page_census = columns.slab_regions, columns.page_census
-    tally_chains = tally.tally_chains
+    tally_chains, gather_scalars = tally.tally_chains, chains.gather_scalars
+    hold_spans: Callable[[Sequence[Span], str], Spans] = Spans
     scan_pointers, mark_blocks, find_blocks = pointers.scan_pointers, pointers.mark_blocks, pointers.find_blocks
     block_edges, find_components, breadth_first = graph.block_edges, graph.find_components, graph.breadth_first
     find_dominators, sum_up_tree = dominators.find_dominators, dominators.sum_up_tree
@@ -71,7 +71,7 @@ else:
     walk_chunks, read_chunks, walk_chains = NATIVE.walk_chunks, NATIVE.read_chunks, NATIVE.walk_chains
     rows_of, count_values = NATIVE.rows_of, NATIVE.count_values
     slab_regions, page_census = NATIVE.slab_regions, NATIVE.page_census
-    tally_chains = NATIVE.tally_chains
+    tally_chains, gather_scalars, hold_spans = NATIVE.tally_chains, NATIVE.gather_scalars, NATIVE.hold_spans
     scan_pointers, mark_blocks, find_blocks = NATIVE.scan_pointers, NATIVE.mark_blocks, NATIVE.find_blocks
     GRAPHS = NativeGraphs(NATIVE)
     block_edges, find_components, breadth_first = GRAPHS.block_edges, GRAPHS.find_components, GRAPHS.breadth_first
@@ -117,6 +117,7 @@ __all__ = [
     "find_dominators",
     "follow_words",
     "gather_scalars",
+    "hold_spans",
     "mark_blocks",
     "page_census",
     "read_chunks",

@@ -128,7 +128,7 @@ def _turned(graph: Graph, order: List[int]) -> Graph:
     return Graph(number[np.asarray(graph.to)[kept]], source[kept], len(order))
 
 
-def sum_up_tree(dominator: U32, size: U64) -> Tuple[U64, U64]:
+def sum_up_tree(dominator: U32, size: U64) -> Tuple[U64, U32]:
     """Return the bytes and the number of the nodes that each node dominates, itself included.
 
     A root is a node as others are: its number is one more than the blocks that only it keeps.
@@ -144,7 +144,7 @@ def sum_up_tree(dominator: U32, size: U64) -> Tuple[U64, U64]:
     reached, inner = dominator != NONE, dominator < SUPER
     if inner.any() and not (dominator[inner].max() < nodes and reached[dominator[inner]].all()):
         raise ValueError("a dominator that is no node of the tree")
-    total, count = np.where(reached, size, np.uint64(0)), reached.astype(np.uint64)
+    total, count = np.where(reached, size, np.uint64(0)), reached.astype(np.uint32)
     open_ = np.bincount(dominator[inner], minlength=nodes)
     if _add_up(dominator.tolist(), open_.tolist(), total.data, count.data) != int(reached.sum()):
         raise ValueError("nodes that dominate each other")

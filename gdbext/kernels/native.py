@@ -16,9 +16,9 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from gdbext.kernels import chains, reference
 from gdbext.kernels import columns as reference_columns
 from gdbext.kernels import pointers as reference_pointers
-from gdbext.kernels import reference
 from gdbext.kernels.chains import MOST_NODES, Chains, LinkRules, Span
 from gdbext.kernels.columns import I64, U8, U32, U64, ChunkRun, Mask
 from gdbext.kernels.damage import find_damage
@@ -27,7 +27,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check, threads
 
-ABI = 9
+ABI = 10
 STEP_MILLISECONDS = 50
 _NAME = "libgdbext_native.so"
 DAMAGED = "is damaged: "
@@ -96,6 +96,7 @@ _SIGNATURES = {
     "gx_walk_chunks": (ctypes.c_int64, [_pointer]),
     "gx_rows_of": (ctypes.c_int64, [_pointer, _u64, _pointer, _u64, _pointer]),
     "gx_find_blocks": (ctypes.c_int64, [_pointer, _pointer, _u64, _u32, _pointer]),
+    "gx_gather_scalars": (ctypes.c_int64, [_pointer, _pointer, _u64, _u32, _u32, _u32, _pointer, _pointer]),
     "gx_count_values": (
         ctypes.c_int64,
         [_pointer, _pointer, _u64, _pointer, _u64, _pointer, _pointer, _u64],
@@ -178,6 +179,28 @@ class _Held:
     def reference(self) -> Any:
         """What the functions take."""
         return ctypes.byref(self.memory)
+
+
+class _Spans(chains.Spans):
+    """Prepared once, both for few numbers and for many."""
+
+    def __init__(self, kernels: "Native", spans: Sequence[Span], byteorder: str) -> None:
+        super().__init__(spans, byteorder)
+        self._kernels = kernels
+        self._held = _Held(spans)
+
+    def gather(self, addresses: U64, size: int, signed: bool = False) -> Tuple[U64, Mask]:
+        """As :func:`gdbext.kernels.chains.gather_scalars`."""
+        if len(addresses) < _FEW:
+            return super().gather(addresses, size, signed)
+        addresses = _column(addresses, "u8")
+        values, known = np.empty(len(addresses), np.uint64), np.empty(len(addresses), np.uint8)
+        how = (size, _swapped(self._byteorder), int(signed))
+        for at in range(0, len(addresses), _ROWS_AT_ONCE):
+            part = slice(at, at + _ROWS_AT_ONCE)
+            given = (_place(addresses[part]), len(addresses[part]), *how, _place(values[part]), _place(known[part]))
+            self._kernels._told(self._kernels._library.gx_gather_scalars(self._held.reference, *given))
+        return values, known.view(np.bool_)
 
 
 class Native:
@@ -267,6 +290,18 @@ class Native:
         while not self._told(self._library.gx_page_census(held.reference, *columns)):
             check()
         return whole, zero
+
+    # -- numbers --------------------------------------------------------------------------------------
+
+    def gather_scalars(
+        self, spans: Sequence[Span], addresses: U64, size: int, byteorder: str, signed: bool = False
+    ) -> Tuple[U64, Mask]:
+        """As :func:`gdbext.kernels.chains.gather_scalars`."""
+        return self.hold_spans(spans, byteorder).gather(addresses, size, signed)
+
+    def hold_spans(self, spans: Sequence[Span], byteorder: str) -> chains.Spans:
+        """As :class:`gdbext.kernels.chains.Spans`."""
+        return _Spans(self, spans, byteorder)
 
     # -- chains ---------------------------------------------------------------------------------------
 

@@ -108,13 +108,13 @@ class NativeGraphs:
         del kept
         return found
 
-    def sum_up_tree(self, dominator: U32, size: U64) -> Tuple[U64, U64]:
+    def sum_up_tree(self, dominator: U32, size: U64) -> Tuple[U64, U32]:
         """As :func:`gdbext.kernels.dominators.sum_up_tree`."""
         dominator, size = native._column(dominator, "u4"), native._column(size, "u8")
         if len(dominator) != len(size):
             raise NativeError("a size is needed for every node")
         nodes = len(dominator)
-        total, count = np.empty(nodes, np.uint64), np.empty(nodes, np.uint64)
+        total, count = np.empty(nodes, np.uint64), np.empty(nodes, np.uint32)
         arguments = (native._place(dominator), native._place(size), nodes)
         with self._job(self._library.gx_retained_new(*arguments)) as job:
             self._told(self._library.gx_retained_write(job, nodes, native._place(total), native._place(count)))

@@ -26,11 +26,11 @@ pub struct Job<'a> {
     order: Vec<u32>,
     links: Vec<Link>,
     open: Vec<(u32, u32)>,
-    /// Where the edges of each number that come from greater ones begin.
+    /// Where the edges of each number that come from greater ones begin. Numbers are done from the last on, so what
+    /// follows the beginning of one that is done has room for its dominator; before it is known, for the next in its
+    /// bucket.
     first: Vec<u32>,
     above: Vec<u32>,
-    /// The dominator of each number; before it is known, the next in its bucket.
-    dominators: Vec<u32>,
 }
 
 /// Rows that roots point at, root by root.
@@ -78,7 +78,6 @@ impl<'a> Job<'a> {
             links: Vec::new(),
             first: Vec::new(),
             above: Vec::new(),
-            dominators: Vec::new(),
             stage: Stage::Search,
             at: 0,
             graph,
@@ -226,7 +225,6 @@ impl<'a> Job<'a> {
             }
         });
         if !more {
-            self.dominators = filled(self.order.len(), 0)?;
             (self.stage, self.at) = (Stage::Semi, self.order.len() - 1);
         }
         Ok(())
@@ -238,6 +236,7 @@ impl<'a> Job<'a> {
         while steps < PATIENCE {
             if self.at == 0 {
                 (self.stage, self.at) = (Stage::Resolve, 1);
+                (self.links, self.above) = (Vec::new(), Vec::new());
                 return Ok(());
             }
             let number = self.at;
@@ -249,9 +248,9 @@ impl<'a> Job<'a> {
             }
             self.links[number].low = low;
             if low == up {
-                self.dominators[number] = up;
+                self.first[number + 1] = up;
             } else {
-                self.dominators[number] = self.links[low as usize].bucket;
+                self.first[number + 1] = self.links[low as usize].bucket;
                 self.links[low as usize].bucket = number as u32;
             }
             steps += 1 + self.empty_bucket(up, number as u32)?;
@@ -266,10 +265,10 @@ impl<'a> Job<'a> {
         let mut steps = 0;
         while next != 0 {
             let number = next as usize;
-            next = self.dominators[number];
+            next = self.first[number + 1];
             steps += 1 + self.compress(number as u32, last)?;
             let Link { label, low, .. } = self.links[number];
-            self.dominators[number] = if low < semi { label | DEFERRED } else { semi };
+            self.first[number + 1] = if low < semi { label | DEFERRED } else { semi };
         }
         Ok(steps)
     }
@@ -297,9 +296,9 @@ impl<'a> Job<'a> {
     fn resolve(&mut self) {
         let until = self.order.len().min(self.at + PATIENCE);
         for number in self.at..until {
-            let dominator = self.dominators[number];
+            let dominator = self.first[number + 1];
             if dominator & DEFERRED != 0 {
-                self.dominators[number] = self.dominators[(dominator & !DEFERRED) as usize];
+                self.first[number + 1] = self.first[(dominator & !DEFERRED) as usize + 1];
             }
         }
         self.at = until;
@@ -314,7 +313,7 @@ impl<'a> Job<'a> {
         for number in &mut self.numbers[self.at..until] {
             *number = match *number {
                 0 => NONE,
-                known => self.order[self.dominators[known as usize] as usize],
+                known => self.order[self.first[known as usize + 1] as usize],
             };
         }
         self.at = until;

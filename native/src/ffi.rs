@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use crate::fallible::{kept, push, with_room, Error, Result};
 use crate::memory::{Span, Spans, Words};
-use crate::{chains, chunks, columns, graph, parallel, scan, tally};
+use crate::{chains, chunks, columns, graph, parallel, scalars, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 9;
+pub const ABI: u32 = 10;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;
@@ -289,6 +289,30 @@ pub unsafe extern "C" fn gx_find_blocks(
     guarded(|| {
         let (index, addresses) = unsafe { (block_index(blocks)?, read(addresses, count)?) };
         index.of.find_all(addresses, begins != 0, unsafe { write(rows, count)? });
+        Ok(0)
+    })
+}
+
+/// Reads numbers at many addresses; see [`scalars::gather`].
+///
+/// # Safety
+/// `memory` is as its type says; `addresses`, `values` and `known` have `count` items.
+#[no_mangle]
+pub unsafe extern "C" fn gx_gather_scalars(
+    memory: *const Memory,
+    addresses: *const u64,
+    count: u64,
+    size: u32,
+    swapped: u32,
+    signed: u32,
+    values: *mut u64,
+    known: *mut u8,
+) -> i64 {
+    guarded(|| {
+        let spans = unsafe { given(memory.as_ref())?.spans()? };
+        let scalars = given(scalars::Scalars::new(size, swapped != 0, signed != 0))?;
+        let (values, known) = unsafe { (write(values, count)?, write(known, count)?) };
+        scalars::gather(&spans, unsafe { read(addresses, count)? }, scalars, values, known);
         Ok(0)
     })
 }
@@ -820,11 +844,15 @@ mod tests {
             assert_eq!(gx_find_blocks(null(), null(), 0, 0, null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_find_blocks(&blocks, null(), 1, 0, null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_find_blocks(&blocks, &7, 1, 0, &mut 0), 0);
+            assert_eq!(gx_gather_scalars(&missing, null(), 0, 8, 0, 0, null_mut(), null_mut()), BAD_ARGUMENT);
             assert_eq!(gx_job_run(null_mut(), 0), BAD_ARGUMENT);
             assert_eq!(gx_job_found(null()), BAD_ARGUMENT);
             gx_job_free(null_mut());
         }
         with_memory(|memory| unsafe {
+            assert_eq!(gx_gather_scalars(memory, null(), 0, 9, 0, 0, null_mut(), null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_gather_scalars(memory, null(), 1, 8, 0, 0, null_mut(), null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_gather_scalars(memory, null(), 0, 8, 0, 0, null_mut(), null_mut()), 0);
             for word in [0, 2, 16] {
                 assert!(gx_mark_new(memory, &blocks, null(), null(), &pointer_rules(word)).is_null());
             }

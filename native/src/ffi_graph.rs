@@ -241,7 +241,7 @@ pub unsafe extern "C" fn gx_dominators_write(job: *const GraphJob, nodes: u64, d
 /// # Safety
 /// As [`gx_graph_run`]; the arrays have `nodes` places.
 #[no_mangle]
-pub unsafe extern "C" fn gx_retained_write(job: *const GraphJob, nodes: u64, bytes: *mut u64, counts: *mut u64) -> i64 {
+pub unsafe extern "C" fn gx_retained_write(job: *const GraphJob, nodes: u64, bytes: *mut u64, counts: *mut u32) -> i64 {
     guarded(|| match unsafe { &given(job.as_ref())?.work } {
         Work::Retained(work) if !work.sound() => Ok(BAD_ARGUMENT),
         Work::Retained(work) if nodes == work.nodes() as u64 => {

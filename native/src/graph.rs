@@ -24,7 +24,8 @@ pub const REACHED: u8 = 2;
 /// Does not count: above all others, so that nothing raises it.
 const DEAD: u8 = 3;
 
-const MANY: usize = sized(1 << 12, 4); // blocks to be looked at from which threads are worth their start
+const MANY: usize = sized(1 << 12, 4); // blocks to be looked at from which rounds and threads are worth their start
+const WIDE: usize = sized(1 << 20, 8); // blocks to be looked at from which large ones are left for later
 const PORTION: usize = sized(1 << 8, 2); // blocks that a thread takes at a time
 const STRETCH: u64 = sized(1 << 20, 24) as u64; // bytes of one block that are looked at in one go
 const PATIENCE: u64 = sized(1 << 20, 24) as u64; // bytes between two looks at the clock
@@ -39,6 +40,9 @@ pub struct Job<'a> {
     pointers: Pointers,
     states: Vec<AtomicU8>,
     open: Vec<u32>,
+    /// Those that were open when a round began, in order, and how many of them were looked at.
+    round: Vec<u32>,
+    at: usize,
     /// Large blocks that were left, and how many of their bytes were looked at.
     partly: Vec<(u32, u64)>,
     level: u8,
@@ -59,8 +63,8 @@ impl<'a> Job<'a> {
         }
         let known = |(&state, &live): (&u8, &u8)| AtomicU8::new(if live != 0 { state.min(REACHED) } else { DEAD });
         let states = collected(states.iter().zip(live).map(known))?;
-        let (open, partly) = (Vec::new(), Vec::new());
-        let mut job = Job { memory, index, pointers, states, open, partly, level: REACHED };
+        let (open, round, partly) = (Vec::new(), Vec::new(), Vec::new());
+        let mut job = Job { memory, index, pointers, states, open, round, at: 0, partly, level: REACHED };
         job.open = job.having(REACHED)?;
         Ok(job)
     }
@@ -77,13 +81,16 @@ impl<'a> Job<'a> {
 
     /// Propagates until the deadline; returns whether it has come to an end.
     pub fn run(&mut self, deadline: Instant) -> Result<bool> {
-        let several = threads() > 1;
         loop {
-            while !(self.open.is_empty() && self.partly.is_empty()) {
-                if several && self.partly.is_empty() && self.open.len() >= MANY {
+            while !(self.open.is_empty() && self.round.is_empty() && self.partly.is_empty()) {
+                if !self.round.is_empty() {
                     self.together(deadline)?;
+                } else if self.partly.is_empty() && self.open.len() >= MANY || self.open.len() >= WIDE {
+                    self.round = std::mem::take(&mut self.open);
+                    self.round.sort_unstable();
+                    self.at = 0;
                 } else {
-                    self.alone(deadline, several)?;
+                    self.alone(deadline)?;
                 }
                 if Instant::now() >= deadline {
                     return Ok(false);
@@ -110,14 +117,17 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Looks at block after block; until there are many, where there are several threads.
-    fn alone(&mut self, deadline: Instant, several: bool) -> Result<()> {
+    /// Looks at block after block, at large ones first, until there are many to be looked at; never at so many that what
+    /// a large block leads to would all be open at a time.
+    fn alone(&mut self, deadline: Instant) -> Result<()> {
         let (mut open, mut partly) = (std::mem::take(&mut self.open), std::mem::take(&mut self.partly));
         let (mut worked, mut look) = (0, Look::default());
         loop {
-            if let Some((row, from)) = partly.pop() {
+            if open.len() >= WIDE {
+                break;
+            } else if let Some((row, from)) = partly.pop() {
                 worked += self.look(row, from, &mut look.hints, &mut open, &mut partly)?;
-            } else if open.is_empty() || several && open.len() >= MANY {
+            } else if open.is_empty() || open.len() >= MANY {
                 break;
             } else {
                 let mut rows = [0; BLOCKS];
@@ -139,24 +149,27 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// One round over all that is open now; what it leads to is open then.
+    /// Goes on with a round over all that was open, in order of address, so that what lies near is fetched together; what
+    /// it leads to is open then.
     fn together(&mut self, deadline: Instant) -> Result<()> {
-        let open = std::mem::take(&mut self.open);
-        let (taken, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (taken, failed) = (AtomicUsize::new(self.at), AtomicBool::new(false));
         let next = Mutex::new((Vec::new(), Vec::new()));
         run_together(threads(), || {
-            if self.take_portions(&open, &taken, deadline, &next).is_err() {
-                taken.store(open.len(), Ordering::Relaxed); // so that the others end
+            if self.take_portions(&self.round, &taken, deadline, &next).is_err() {
+                taken.store(self.round.len(), Ordering::Relaxed); // so that the others end
                 failed.store(true, Ordering::Relaxed);
             }
         });
         if failed.into_inner() {
             return Err(Error::OutOfMemory);
         }
+        self.at = taken.into_inner();
+        if self.at >= self.round.len() {
+            self.round = Vec::new();
+        }
         let (open, partly) = next.into_inner().unwrap_or_default();
-        self.open = open;
-        self.partly = partly;
-        Ok(())
+        append(&mut self.open, &open)?;
+        append(&mut self.partly, &partly)
     }
 
     /// Takes portion after portion of what is open, and adds to `next` what is to be looked at because of it, or was
@@ -164,7 +177,7 @@ impl<'a> Job<'a> {
     fn take_portions(&self, open: &[u32], taken: &AtomicUsize, deadline: Instant, next: &Mutex<Next>) -> Result<()> {
         let (mut found, mut partly, mut look) = (Vec::new(), Vec::new(), Look::default());
         let (mut worked, mut late) = (0, false);
-        loop {
+        while !late {
             let from = taken.fetch_add(PORTION, Ordering::Relaxed);
             if from >= open.len() {
                 break;

@@ -24,6 +24,7 @@ pub mod graph;
 pub mod memory;
 pub mod parallel;
 pub mod retained;
+pub mod scalars;
 pub mod scan;
 pub mod tally;
 

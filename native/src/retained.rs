@@ -64,10 +64,10 @@ impl<'a> Job<'a> {
     }
 
     /// Writes the bytes and the number of the nodes that each dominates.
-    pub fn write(&self, bytes: &mut [u64], counts: &mut [u64]) {
+    pub fn write(&self, bytes: &mut [u64], counts: &mut [u32]) {
         for ((bytes, count), node) in bytes.iter_mut().zip(counts).zip(&self.nodes) {
             *bytes = node.bytes;
-            *count = node.count.into();
+            *count = node.count;
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Job<'a> {
 mod tests {
     use super::*;
 
-    fn found(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
+    fn found(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u32>)> {
         let mut job = Job::new(dominators, size).unwrap();
         while !job.run(Instant::now()) {}
         let (mut bytes, mut counts) = (vec![9; size.len()], vec![9; size.len()]);

@@ -277,10 +277,10 @@ fn retained(found: &Found, world: &World) -> Answer {
     let search = graph_job(|| unsafe { gx_dominators_new(&edges, rows, roots, entry.len() as u64, 10) })?;
     let mut dominators = vec![0u32; nodes];
     told(armed(|| unsafe { gx_dominators_write(search.0, nodes as u64, dominators.as_mut_ptr()) }))?;
-    let (size, mut bytes, mut counts) = (vec![3u64; nodes], vec![0u64; nodes], vec![0u64; nodes]);
+    let (size, mut bytes, mut counts) = (vec![3u64; nodes], vec![0u64; nodes], vec![0u32; nodes]);
     let sums = graph_job(|| unsafe { gx_retained_new(dominators.as_ptr(), size.as_ptr(), nodes as u64) })?;
     told(armed(|| unsafe { gx_retained_write(sums.0, nodes as u64, bytes.as_mut_ptr(), counts.as_mut_ptr()) }))?;
-    Ok([wide(&[&dominators]), bytes, counts].concat())
+    Ok([wide(&[&dominators]), bytes, wide(&[&counts])].concat())
 }
 
 fn counts(world: &World) -> Answer {

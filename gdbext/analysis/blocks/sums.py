@@ -67,5 +67,7 @@ def _add(blocks: Blocks, count: I64, total: I64) -> None:
     count += np.bincount(key, minlength=len(count))
     # Weights are floats, exact below 2**53: low and high halves apart keep hostile sizes exact too.
     low = np.bincount(key, (blocks.size & np.uint64(0xFFFFFFFF)).astype(np.float64), len(total))
-    high = np.bincount(key, (blocks.size >> np.uint64(32)).astype(np.float64), len(total))
-    total += low.astype(np.int64) + (high.astype(np.int64) << 32)
+    total += low.astype(np.int64)
+    if len(key) and blocks.size.max() >> np.uint64(32):
+        high = np.bincount(key, (blocks.size >> np.uint64(32)).astype(np.float64), len(total))
+        total += high.astype(np.int64) << 32

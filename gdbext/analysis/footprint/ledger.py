@@ -151,10 +151,29 @@ def notes_on(heaps: Sequence[Heap], known: Knowledge) -> Sequence[str]:
     return [*([] if heaps else [missing]), *([known.unknown] if known.unknown else [])]
 
 
+@dataclass(frozen=True)
+class Account:
+    """A ledger, and what it was made of.
+
+    :param problems: what was wrong with the charges.
+    :param charged: what heaps claim.
+    """
+
+    ledger: Ledger
+    problems: Sequence[Problem]
+    charged: Coverage
+
+
 def ledger(
     target: Target, heaps: Sequence[Heap], residency: Optional[Residency] = None
 ) -> Tuple[Ledger, Sequence[Problem]]:
     """Return the ledger alone, and what was wrong with the charges."""
+    account = take_account(target, heaps, residency)
+    return account.ledger, account.problems
+
+
+def take_account(target: Target, heaps: Sequence[Heap], residency: Optional[Residency] = None) -> Account:
+    """Return the ledger with what heaps claim together."""
     regions = target.memory.regions()
     mapped = coverage_of(regions)
     charges = [charge for heap in heaps for charge in heap.charges]
@@ -169,13 +188,15 @@ def ledger(
     problems = list(_overlap_problems(charges, union.clashes, union.overlap))
     if mapped.within(union.covered.starts, union.covered.ends) != union.covered.bytes:
         problems += _outside_problems(charges, mapped)
-    return _ledger(sums, mapped.bytes, gauge), problems
+    return Account(_ledger(sums, mapped.bytes, gauge), problems, union.covered)
 
 
-def find_anonymous_rest(target: Target, heaps: Sequence[Heap]) -> Coverage:
-    """Return the memory of the target that is there and stands as anonymous rest, or under a name given to such."""
+def find_anonymous_rest(target: Target, heaps: Sequence[Heap], charged: Coverage) -> Coverage:
+    """Return the memory of the target that is there and stands as anonymous rest, or under a name given to such.
+
+    :param charged: what heaps claim.
+    """
     regions = [region for region in target.memory.regions() if region.source != "absent"]
-    charged = unite([(charge.starts, charge.ends) for heap in heaps for charge in heap.charges]).covered
     rest = [
         (starts, ends)
         for owner, starts, ends in _rest(target, heaps, regions, charged)

@@ -18,7 +18,7 @@ from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import Thresholds
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Heap
-from gdbext.memory.intervals import Coverage, unite
+from gdbext.memory.intervals import Coverage
 from gdbext.target import Target
 from gdbext.wording import size_text
 
@@ -50,18 +50,18 @@ _SYMBOLS = {
 
 
 def find_unattributed(
-    target: Target, heaps: Sequence[Heap], limits: Thresholds, residency: Optional[Residency] = None
+    target: Target, heaps: Sequence[Heap], charged: Coverage, limits: Thresholds, residency: Optional[Residency] = None
 ) -> Beyond:
     """Return that an allocator owns much which is not known; a note where that is rather the program's own mappings.
 
+    :param charged: what heaps claim.
     :param residency: of a process.
     """
-    rest = find_anonymous_rest(target, heaps)
+    rest = find_anonymous_rest(target, heaps, charged)
     size = _size(target, rest, residency)
     if not limits.reached(size):
         return NOTHING
-    charges = unite([(charge.starts, charge.ends) for heap in heaps for charge in heap.charges]).covered
-    known = charges.bytes if residency is None else residency.resident(charges.starts, charges.ends)
+    known = charged.bytes if residency is None else residency.resident(charged.starts, charged.ends)
     at = int(np.argmax(rest.ends - rest.starts))
     largest = f"{int(rest.starts[at]):#x}-{int(rest.ends[at]):#x}"
     if 100 * known >= _SHARE * (known + size):

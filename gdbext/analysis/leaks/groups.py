@@ -90,7 +90,8 @@ def _grouped(rows: I64, size: U64, edges: Edges) -> LeakGroups:
     dominator = find_dominators(edges, roots.astype(np.uint32), np.zeros(len(roots), np.uint32))
     kept, count = sum_up_tree(dominator, np.append(size, np.zeros(len(dominator) - len(rows), np.uint64)))
     leader = _leaders(dominator, roots)
-    return LeakGroups(rows, role, leader, roots, np.where(members > 1, members, 0), kept[roots], count[roots])
+    cycle, blocks = np.where(members > 1, members, 0), count[roots].astype(np.uint64)
+    return LeakGroups(rows, role, leader, roots, cycle, kept[roots], blocks)
 
 
 def _without_incoming(edges: Edges, component: U32, components: int) -> Mask:

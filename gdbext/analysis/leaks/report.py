@@ -237,8 +237,10 @@ def _roots(reach: Reach) -> Iterator[RootRow]:
 
 
 def _headers(reach: Reach) -> Iterator[HeaderRow]:
+    if reach.marked.headers is None:
+        return
     offsets = reach.header_offsets.astype(np.uint64)
-    for one in reach.marked.headers.found if reach.marked.headers else ():
+    for one in reach.marked.headers.found:
         reached = int(np.count_nonzero((offsets > 0) & one.explains(offsets, reach.size)))
         yield HeaderRow(one.offset or None, one.part or None, one.blocks, one.of, one.share, one.chance, reached)
 

@@ -18,10 +18,11 @@ from gdbext.analysis.reach.reporting import report_on_reach
 from gdbext.debuginfo import RootNames
 from gdbext.heap.model import U32, U64, Mask
 from gdbext.kernels import NOT_REACHED, SUPER, find_dominators, sum_up_tree
+from gdbext.memory.intervals import I64, slices
 from gdbext.report import Kind, Problem, Report, column, line, table
 
 SHARED = "several roots"
-_BITS = 22  # 2 ** 31 numbers of so many bits add up exactly in a float
+_STEPS = 16  # up the tree, before it is toured
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Kept:
     owned: Owned
     dominator: U32
     bytes: U64
-    count: U64
+    count: U32
     rows: int
 
     @property
@@ -137,10 +138,10 @@ def find_kept(reach: Reach, names: RootNames) -> Kept:
     """Return what keeps what alive."""
     owned = find_owners(reach, names)
     reach.progress.at("finding what keeps what alive", 0, None)
-    dominator = find_dominators(reach.edges, owned.row, owned.owner)
+    dominator = find_dominators(reach.find_edges(), owned.row, owned.owner)
     rows, roots = len(reach), len(owned.owners)
     total, count = sum_up_tree(dominator, np.concatenate((reach.size, np.zeros(roots, np.uint64))))
-    count[rows:] -= np.minimum(count[rows:], np.uint64(1))
+    count[rows:] -= np.minimum(count[rows:], np.uint32(1))
     return Kept(owned, dominator, total, count, rows)
 
 
@@ -151,14 +152,14 @@ def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Seque
     """
     rows, reached = kept.rows, kept.reached
     shared = reached & (kept.dominator[:rows] == SUPER)
-    whole = int(reach.size[reached].sum())
+    whole = int(reach.size.sum(where=reached))
     data = Retained(
         int(np.count_nonzero(reached)),
         whole,
         int(kept.bytes[rows:].sum()),
-        int(kept.bytes[:rows][shared].sum()),
-        int(kept.count[:rows][shared].sum()),
-        int(reach.size[reach.states == NOT_REACHED].sum()),
+        int(kept.bytes[:rows].sum(where=shared)),
+        int(kept.count[:rows].sum(where=shared)),
+        int(reach.size.sum(where=reach.states == NOT_REACHED)),
         len(kept.owned.owners),
         list(_root_rows(kept, top)),
         list(_block_rows(reach, kept, places, top)),
@@ -169,12 +170,20 @@ def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Seque
 
 def _most(values: U64, top: int) -> "List[int]":
     """Return the positions of the greatest values above 0, the greatest first, equal ones in order."""
+    parts = [part.start + _greatest(values[part], top) for part in slices(len(values))]
+    kept = np.concatenate([np.empty(0, np.int64), *parts])
+    kept = kept[_greatest(values[kept], top)]
+    order = np.lexsort((kept, ~values[kept]))
+    return kept[order][: top or None].tolist()  # type: ignore[no-any-return]
+
+
+def _greatest(values: U64, top: int) -> I64:
+    """Return where the greatest values above 0 are, and those that equal the last of them; 0: all."""
     kept = np.flatnonzero(values)
     if len(kept) > top > 0:
         least = np.partition(values[kept], len(kept) - top)[len(kept) - top]
         kept = kept[values[kept] >= least]
-    order = np.lexsort((kept, ~values[kept]))
-    return kept[order][: top or None].tolist()  # type: ignore[no-any-return]
+    return kept
 
 
 def _root_rows(kept: Kept, top: int) -> Iterator[RootRow]:
@@ -187,7 +196,7 @@ def _root_rows(kept: Kept, top: int) -> Iterator[RootRow]:
 
 
 def _block_rows(reach: Reach, kept: Kept, places: Places, top: int) -> Iterator[BlockRow]:
-    for row in _most(np.where(_heads(kept), kept.bytes[: kept.rows], np.uint64(0)), top):
+    for row in _most(_of_heads(kept), top):
         yield BlockRow(
             int(kept.bytes[row]),
             int(kept.count[row]),
@@ -198,14 +207,15 @@ def _block_rows(reach: Reach, kept: Kept, places: Places, top: int) -> Iterator[
         )
 
 
-def _heads(kept: Kept) -> Mask:
-    """Return which blocks are shown: all but those that keep more than half of what the block above them keeps."""
-    by = kept.dominator[: kept.rows]
-    below = by < np.uint32(min(kept.rows, SUPER))
-    parts = np.zeros(kept.rows, np.bool_)
-    parts[below] = kept.bytes[: kept.rows][below] > kept.bytes[by[below]] // np.uint64(2)
-    heads: Mask = kept.reached & ~parts
-    return heads
+def _of_heads(kept: Kept) -> U64:
+    """Return the bytes of the blocks that are shown, 0 of others: those that keep more than half of what keeps them."""
+    found: U64 = kept.bytes[: kept.rows].copy()
+    for part in slices(kept.rows):
+        by = kept.dominator[: kept.rows][part]
+        below = np.flatnonzero(by < np.uint32(min(kept.rows, SUPER)))
+        below = below[found[part][below] > kept.bytes[by[below]] // np.uint64(2)]
+        found[part][below] = 0
+    return found
 
 
 def _keeper(reach: Reach, kept: Kept, row: int) -> str:
@@ -222,11 +232,11 @@ def _type_rows(reach: Reach, kept: Kept, places: Places, top: int, whole: int) -
     types = places.types
     if types is None:
         return None
-    code, names = types.code, types.types
-    count = np.bincount(code[kept.reached], minlength=len(names))
-    outer = kept.reached & (code > 0) & ~_nested(kept, code)
+    code, names, reached = types.code, types.types, kept.reached
+    count = np.bincount(code[reached], minlength=len(names))
+    outer = reached & (code > 0) & ~_nested(kept, code)
     total = _sums(code, kept.bytes[: kept.rows], outer, len(names))
-    own = _sums(code, reach.size, kept.reached, len(names))
+    own = _sums(code, reach.size, reached, len(names))
     rows = [
         TypeRow(int(total[at]), int(total[at]) / whole, int(own[at]), int(count[at]), names[at].name)
         for at in _most(total, top)
@@ -236,39 +246,63 @@ def _type_rows(reach: Reach, kept: Kept, places: Places, top: int, whole: int) -
 
 
 def _sums(code: U32, values: U64, chosen: Mask, known: int) -> U64:
-    """Return the sum of chosen values by code, exact: a float has room for some bits of each at a time."""
-    code, values, total = code[chosen], values[chosen], np.zeros(known, np.uint64)
-    for shift in range(0, 64, _BITS):
-        part = (values >> np.uint64(shift)) & np.uint64((1 << _BITS) - 1)
-        sums = np.bincount(code, weights=part, minlength=known).astype(np.uint64)
-        total += sums << np.uint64(shift)
+    """Return the sum of chosen values by code, exact: a float has room for those of halves, so many at a time."""
+    total = np.zeros(known, np.uint64)
+    for part in slices(len(code)):
+        some, of = values[part][chosen[part]], code[part][chosen[part]]
+        for shift in (0, 32):
+            half = (some >> np.uint64(shift)) & np.uint64(0xFFFF_FFFF)
+            total += np.bincount(of, half, known).astype(np.uint64) << np.uint64(shift)
     return total
 
 
 def _nested(kept: Kept, code: U32) -> Mask:
-    """Return which blocks something of their own type dominates.
-
-    In a tour of the tree each node comes before what it dominates, which lies in one stretch behind it. So among those
-    of one type a node is nested where a stretch that began earlier has not ended.
-    """
+    """Return which blocks something of their own type dominates."""
     nested = np.zeros(kept.rows, np.bool_)
     leads = np.zeros(int(code.max(initial=0)) + 1, np.bool_)
     leads[code[kept.count[: kept.rows] > 1]] = True
     leads[0] = False  # the unknown
+    left, reached = [np.empty(0, np.int64)], kept.reached
+    for part in slices(kept.rows):
+        rows = part.start + np.flatnonzero(reached[part] & leads[code[part]])
+        left.append(_climb(kept, code, rows, nested))
+    rows = np.concatenate(left)
+    if len(rows):
+        nested[_nested_in_tour(kept, code, leads)] = True
+    return nested
+
+
+def _climb(kept: Kept, code: U32, rows: I64, nested: Mask) -> I64:
+    """Mark the rows that a block of their own type dominates, a few steps up; return those that need more steps."""
+    above = kept.dominator[rows]
+    for _ in range(_STEPS):
+        inside = above < np.uint32(min(kept.rows, SUPER))
+        rows, above = rows[inside], above[inside]
+        same = code[above] == code[rows]
+        nested[rows[same]] = True
+        rows, above = rows[~same], kept.dominator[above[~same]]
+        if not len(rows):
+            break
+    return rows
+
+
+def _nested_in_tour(kept: Kept, code: U32, leads: Mask) -> I64:
+    """Return the rows that something of their own type dominates.
+
+    In a tour of the tree each node comes before what it dominates, which lies in one stretch behind it. So among those
+    of one type a node is nested where a stretch that began earlier has not ended.
+    """
     rows = np.flatnonzero(kept.reached & leads[code])
-    if not len(rows):
-        return nested
     first, end = _stretches(kept)
     rows = rows[np.lexsort((first[rows], code[rows]))]
     apart = code[rows].astype(np.int64) * (int(end.max(initial=0)) + 1)  # types follow each other
     ends = np.maximum.accumulate(end[rows] + apart)
-    nested[rows[1:]] = ends[:-1] > (first[rows] + apart)[1:]
-    return nested
+    return rows[1:][ends[:-1] > (first[rows] + apart)[1:]]
 
 
 def _stretches(kept: Kept) -> Tuple[U32, U32]:
     """Return where each node of the tree comes in a tour through it, and where what it dominates has ended."""
-    count = kept.count.astype(np.uint32)
+    count = kept.count.copy()
     count[kept.rows :] += np.uint32(1)
     above = np.minimum(kept.dominator, np.uint32(len(count)))  # SUPER and NONE are greater than any node
     place = np.zeros(len(count) + 1, np.uint32)

@@ -99,7 +99,7 @@ class Reach:
         """Of each row that is reached by an offset alone, the bytes of its header; 0 of every other."""
         marked = self.marked
         if marked.headers is None:
-            return np.zeros(len(self), np.int64)
+            return np.broadcast_to(np.int64(0), len(self))
         return offsets_of(marked.spans, marked.blocks.index, self.rules, marked.states, marked.headers)
 
     @cached_property
@@ -108,6 +108,10 @@ class Reach:
 
         :raises TooLargeError: there is not enough memory for it.
         """
+        return self.find_edges()
+
+    def find_edges(self) -> Edges:
+        """Return the same, for one use: they take as much as the blocks themselves."""
         check_room(len(self), FINDING_EDGES, "which block points at which", self._most)
         index = self.marked.blocks.index
         return block_edges(self.marked.spans, index, self.rules, np.ones(len(index), np.bool_))

@@ -24,7 +24,7 @@ from gdbext.analysis.reach.model import (
 )
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
-from gdbext.heap.model import U64, USED_STATES, Heap
+from gdbext.heap.model import U8, U32, U64, USED_STATES, Heap
 from gdbext.kernels import (
     REACHED,
     BlockIndex,
@@ -36,7 +36,7 @@ from gdbext.kernels import (
 )
 from gdbext.memory import for_each_written, knows_written, view
 from gdbext.memory.bulk import closed, for_each_view, for_each_written_view
-from gdbext.memory.intervals import I64, Coverage, columns, subtract, unite
+from gdbext.memory.intervals import I64, Coverage, columns, slices, subtract, unite
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -127,12 +127,11 @@ def _check_bytes(wanted: int, most: int) -> None:
 
 def live_blocks(heaps: Sequence[Heap]) -> Tuple[LiveBlocks, Sequence[Problem]]:
     """Return the blocks in use of all heaps in address order, and what is wrong with them."""
-    chosen = [np.flatnonzero(heap.blocks.having(USED_STATES)).astype(np.uint32) for heap in heaps]
-    address = np.concatenate([heap.blocks.address[rows] for heap, rows in zip(heaps, chosen)])
-    size = np.concatenate([heap.blocks.size[rows] for heap, rows in zip(heaps, chosen)])
-    number = np.repeat(np.arange(len(heaps), dtype=np.uint8), [len(rows) for rows in chosen])
-    position = np.concatenate(chosen)
+    parts = [_live_of(heap) for heap in heaps]
+    address, size, position = parts[0] if len(parts) == 1 else (np.concatenate(each) for each in zip(*parts))
+    number: U8 = np.broadcast_to(np.uint8(0), len(address))
     if len(heaps) > 1:
+        number = np.repeat(np.arange(len(heaps), dtype=np.uint8), [len(rows) for _, _, rows in parts])
         order = np.argsort(address, kind="stable")
         address, size, number, position = address[order], size[order], number[order], position[order]
     kept = np.ones(len(address), np.bool_)
@@ -149,12 +148,28 @@ def live_blocks(heaps: Sequence[Heap]) -> Tuple[LiveBlocks, Sequence[Problem]]:
     return LiveBlocks(BlockIndex(address, size), number, position), [problem]
 
 
+def _live_of(heap: Heap) -> Tuple[U64, U64, U32]:
+    """Return address, size and position of a heap's blocks in use."""
+    used = heap.blocks.having(USED_STATES)
+    position = np.empty(np.count_nonzero(used), np.uint32)
+    filled = 0
+    for part in slices(len(used)):
+        found = np.flatnonzero(used[part])
+        position[filled : filled + len(found)] = found + part.start
+        filled += len(found)
+    return heap.blocks.address[used], heap.blocks.size[used], position
+
+
 def _cut_short(address: U64, size: U64) -> I64:
     """Let every block end where the next begins, at the latest; return those that did not."""
-    room = np.append(address[1:], ~np.uint64(0)) - address
-    cut: I64 = np.flatnonzero(size > room)
-    size[cut] = room[cut]
-    return cut
+    cut: List[I64] = [np.empty(0, np.int64)]
+    for part in slices(len(address)):
+        nexts = np.append(address[part.start + 1 : part.stop + 1], ~np.uint64(0))[: part.stop - part.start]
+        room = nexts - address[part]
+        over = np.flatnonzero(size[part] > room)
+        size[part][over] = room[over]
+        cut.append(over + part.start)
+    return np.concatenate(cut)
 
 
 def _hits(
@@ -222,11 +237,13 @@ def _unread_bytes(lost: Sequence[Tuple[int, int]], index: BlockIndex, own: Cover
 def _stretches(index: BlockIndex) -> List[Tuple[int, int]]:
     if not len(index):
         return []
-    ends = index.address + index.size
-    breaks = np.flatnonzero(index.address[1:] - ends[:-1] > np.uint64(_GAP))
-    firsts = np.concatenate((index.address[:1], index.address[1:][breaks]))
-    lasts = np.concatenate((ends[:-1][breaks], ends[-1:]))
-    return list(zip(firsts.tolist(), lasts.tolist()))
+    found = []
+    for part in slices(len(index) - 1):
+        gaps = index.address[part.start + 1 : part.stop + 1] - (index.address[part] + index.size[part])
+        found.append(np.flatnonzero(gaps > np.uint64(_GAP)) + part.start)
+    lasts = np.append(np.concatenate([np.empty(0, np.int64), *found]), len(index) - 1)
+    firsts = np.append(0, lasts[:-1] + 1)
+    return list(zip(index.address[firsts].tolist(), (index.address[lasts] + index.size[lasts]).tolist()))
 
 
 def _add_spans(target: Target, spans: List[Span], start: int, end: int) -> List[Tuple[int, int]]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Mask
-from gdbext.kernels import BlockIndex, Spans, find_blocks, follow_words, reveal
+from gdbext.kernels import BlockIndex, find_blocks, follow_words, hold_spans, reveal
 from gdbext.memory import view
 from gdbext.memory.bulk import untouched
 from gdbext.memory.intervals import Coverage, columns
@@ -31,9 +31,9 @@ class Words:
         self.size = reach.rules.word
         self.index: BlockIndex = reach.marked.blocks.index
         self._spans = reach.marked.spans
-        self._held = Spans(self._spans, self.target.abi.byteorder)
+        self._held = hold_spans(self._spans, self.target.abi.byteorder)
         mapped = getattr(reach.target.memory, "mapped", None)
-        self._mapped_views = Spans(mapped() if mapped is not None else (), self.target.abi.byteorder)
+        self._mapped_views = hold_spans(mapped() if mapped is not None else (), self.target.abi.byteorder)
         self._starts = np.array([start for start, _ in self._spans], np.uint64)
         self._rules = reach.rules
         self._clear = np.uint64(((1 << 64) - 1) & ~reach.rules.clear)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from typing import Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +12,45 @@ from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
 
 I64 = npt.NDArray[np.int64]
+Objects = Tuple[U64, I64]
 
 
-def unrolled(address: U64, count: I64, size: int, step: int, most: int) -> Iterator[U64]:
+def unrolled(rows: Iterable[Objects], size: int, step: int, most: int) -> Iterator[U64]:
     """Iterate over the addresses of objects that lie one behind the other, part by part.
 
-    :param address: of the first of each row of objects.
-    :param count: objects in each row.
+    :param rows: addresses of the first of each row of objects, and how many there are in each; several such pairs.
     :param size: bytes of an object.
-    :param step: addresses in a part.
+    :param step: addresses in a part, the last one apart; below twice as many.
     :param most: addresses in all; what is more is left out.
     """
-    ends = np.cumsum(np.minimum(count, most))
-    total = min(int(ends[-1]) if len(ends) else 0, most)
-    for part in slices(total, step):
-        number = np.arange(part.start, part.stop)
-        row = np.searchsorted(ends, number, side="right")
-        before = np.where(row > 0, ends[row - 1], 0)
-        yield address[row] + (number - before).astype(np.uint64) * np.uint64(size)
+    waiting: List[U64] = []
+    held, left = 0, most
+    for places in _each(rows, size, step, most):
+        waiting.append(places[:left])
+        held, left = held + len(waiting[-1]), left - len(waiting[-1])
+        if held >= step or not left:
+            yield np.concatenate(waiting)
+            waiting, held = [], 0
+        if not left:
+            return
+    if held:
+        yield np.concatenate(waiting)
+
+
+def _each(rows: Iterable[Objects], size: int, step: int, most: int) -> Iterator[U64]:
+    """Iterate over the same in pieces of no more than ``step``."""
+    for addresses, counts in rows:
+        for some in slices(len(addresses), step):
+            address, count = addresses[some], np.minimum(counts[some], most)
+            if (count == 1).all():
+                yield address
+                continue
+            ends = np.cumsum(count)
+            for part in slices(int(ends[-1]), step):
+                number = np.arange(part.start, part.stop)
+                row = np.searchsorted(ends, number, side="right")
+                before = np.where(row > 0, ends[row - 1], 0)
+                yield address[row] + (number - before).astype(np.uint64) * np.uint64(size)
 
 
 def follow(words: Words, among: I64, begun: Mask, leads: Mask, offsets: Sequence[int]) -> I64:

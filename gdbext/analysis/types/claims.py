@@ -65,9 +65,8 @@ class Sheet:
 
     def unknown(self) -> I64:
         """Return the rows that matter and of which nothing is known."""
-        rows = self.rows()
-        unknown: I64 = rows[self.confidence[rows] == NO_CONFIDENCE]
-        return unknown
+        unknown = self.confidence == NO_CONFIDENCE
+        return np.flatnonzero(unknown if self._wanted is None else unknown & self._wanted)
 
     def put(self, rows: I64, code: int, confidence: int) -> None:
         """Set rows, whatever they were."""

@@ -23,6 +23,7 @@ _CLEAR_TEXT = 8
 _WHOLE = 512  # bytes: of a larger block that begins with zeros only some words are looked at
 _SAMPLES = 64
 _AT_ONCE = 1 << 16  # rows
+_SAMPLED_AT_ONCE = 1 << 12  # rows
 
 C_STRING, UTF_16, ZEROED, ONLY_POINTERS = ("C string", "UTF-16 text", "zeros", "pointers")
 
@@ -182,15 +183,20 @@ def _only_zeros(words: Words, rows: I64) -> I64:
 
 def _sampled_zeros(words: Words, rows: I64) -> I64:
     """Return which blocks hold zeros in some words of them all over; small ones are known to."""
-    for at in range(1, _SAMPLES):
-        large = np.flatnonzero(words.index.size[rows] > np.uint64(_WHOLE))
-        last = words.index.size[rows[large]] // np.uint64(8) - np.uint64(1)
-        word = last * np.uint64(at) // np.uint64(_SAMPLES - 1)
-        values, known = words.in_blocks(words.index.address[rows[large]] + word * np.uint64(8), 8)
-        kept = np.ones(len(rows), np.bool_)
-        kept[large] = known & (values == 0)
-        rows = rows[kept] if len(large) else rows
-    return rows
+    kept = np.ones(len(rows), np.bool_)
+    large = np.flatnonzero(words.index.size[rows] > np.uint64(_WHOLE))
+    for part in slices(len(large), _SAMPLED_AT_ONCE):
+        kept[large[part]] = _are_sampled_zeros(words, rows[large[part]])
+    return rows[kept]
+
+
+def _are_sampled_zeros(words: Words, rows: I64) -> Mask:
+    last = words.index.size[rows] // np.uint64(8) - np.uint64(1)
+    word = last[:, None] * np.arange(1, _SAMPLES, dtype=np.uint64) // np.uint64(_SAMPLES - 1)
+    places = words.index.address[rows][:, None] + word * np.uint64(8)
+    values, known = words.in_blocks(places.ravel(), 8)
+    zeros: Mask = (known & (values == 0)).reshape(places.shape).all(axis=1)
+    return zeros
 
 
 def _is_wide(data: Bytes, lengths: I64) -> Mask:

@@ -7,14 +7,16 @@ beginning has when it is large enough; ``void *`` and ``char *`` say nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Tuple
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.types import chains
 from gdbext.analysis.types.blockwords import Words
+from gdbext.analysis.types.chains import Objects
 from gdbext.analysis.types.claims import Sheet
 from gdbext.analysis.types.fits import Fits
 from gdbext.analysis.types.flattened import BUCKETS, NODE, OBJECT, RANGE, STRING, Layout, Layouts, Link
@@ -25,18 +27,11 @@ from gdbext.progress import Progress
 
 I64 = npt.NDArray[np.int64]
 
-_AT_ONCE = 1 << 17  # pointers
+_AT_ONCE = 1 << 16  # pointers
+_FEW = 1 << 15  # rows that are sorted
 _MOST_OBJECTS = 1 << 24  # of one round: sizes may be anything in damaged memory
 _LOOKED_AT = 16  # objects of what may be an array
 _LONG_CHAIN = 48  # rounds of one type after which its own links are followed all at once; later after twice as many
-
-
-@dataclass
-class _Batch:
-    """Objects of one type that are to be looked at."""
-
-    address: List[U64] = field(default_factory=list)
-    count: List[I64] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -51,6 +46,42 @@ class _Lot:
     place: U64
     value: U64
     confidence: int
+
+    def of(self, whole: Mask) -> "_Lot":
+        """Return those of some objects alone."""
+        if whole.all():
+            return self
+        kept = whole if self.link.count == 1 else np.repeat(whole, self.link.count)
+        return _Lot(self.link, self.place[kept], self.value[kept], self.confidence)
+
+
+class _Rows:
+    """Rows as they are met, each once: in a mask where they are many.
+
+    :param rows: how many there may be.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._few: List[I64] = [np.empty(0, np.int64)]
+        self._mask: Optional[Mask] = None
+
+    def add(self, rows: I64) -> None:
+        """Add rows; each may come several times."""
+        if self._mask is None:
+            self._few.append(rows)
+            if sum(map(len, self._few)) <= _FEW:
+                return
+            self._mask, rows = np.zeros(self._rows, np.bool_), np.concatenate(self._few)
+        self._mask[rows] = True
+
+    def parts(self) -> Iterator[I64]:
+        """Iterate over the rows in order."""
+        if self._mask is None:
+            yield np.unique(np.concatenate(self._few))
+            return
+        for part in slices(self._rows, _AT_ONCE):
+            yield part.start + np.flatnonzero(self._mask[part])
 
 
 class Propagation:
@@ -70,7 +101,7 @@ class Propagation:
         self.complete = True
         self._most = most
         self._progress = progress
-        self._queues: Dict[int, "OrderedDict[Layout, _Batch]"] = {
+        self._queues: Dict[int, "OrderedDict[Layout, List[Objects]]"] = {
             level: OrderedDict() for level in (HIGH, MEDIUM, LOW)
         }
         self._rounds: Dict[Layout, int] = {}
@@ -84,13 +115,11 @@ class Propagation:
         """
         if not len(address) or not layout.links:
             return
-        batch = self._queues[confidence].setdefault(layout, _Batch())
-        batch.address.append(address)
-        batch.count.append(count)
+        self._queues[confidence].setdefault(layout, []).append((address, count))
 
     def add_pointed(self, layout: Layout, values: U64, confidence: int) -> None:
         """Have what pointers lead to be of a type: blocks, where it is blocks."""
-        self._claim_objects(layout, values, confidence)
+        self._claim_objects(layout, [values], confidence)
 
     def run(self) -> None:
         """Look at everything that was added and at what that leads to."""
@@ -103,25 +132,28 @@ class Propagation:
                     return
                 layout, batch = queue.popitem(last=False)
                 self._progress.at("following typed pointers", done, None)
-                done += sum(int(np.minimum(count, _MOST_OBJECTS).sum()) for count in batch.count)
-                self._visit(layout, np.concatenate(batch.address), np.concatenate(batch.count), level)
+                done += sum(int(np.minimum(count, _MOST_OBJECTS).sum()) for _, count in batch)
+                self._visit(layout, batch, level)
 
-    def _visit(self, layout: Layout, address: U64, count: I64, level: int) -> None:
+    def _visit(self, layout: Layout, batch: Sequence[Objects], level: int) -> None:
         self._rounds[layout] = self._rounds.get(layout, 0) + 1
         if self._rounds[layout] > self._due.get((layout, level), _LONG_CHAIN):
             self._due[layout, level] = 2 * self._rounds[layout]
-            self._follow_chains(layout, address, count, level)
-        for places in self._unrolled(layout, address, count):
-            self._visit_objects(layout, places, level)
+            self._follow_chains(layout, batch, level)
+        few = list(islice(self._unrolled(layout, batch), 2))
+        if len(few) > 1:
+            self._visit_many(layout, batch, level)
+        elif few:
+            self._visit_objects(layout, few[0], level)
 
-    def _unrolled(self, layout: Layout, address: U64, count: I64) -> Iterator[U64]:
-        return chains.unrolled(address, count, layout.size, _step(layout), _MOST_OBJECTS)
+    def _unrolled(self, layout: Layout, batch: Sequence[Objects]) -> Iterator[U64]:
+        return chains.unrolled(batch, layout.size, _step(layout), _MOST_OBJECTS)
 
-    def _follow_chains(self, layout: Layout, address: U64, count: I64, level: int) -> None:
+    def _follow_chains(self, layout: Layout, batch: Sequence[Objects], level: int) -> None:
         """Type all blocks that a type's links to itself lead to: lists would need a round for each of their nodes."""
         own = [link for link in layout.links if self._is_own(layout, link)]
         begun = np.zeros(len(self.words.index), np.bool_)
-        for places in self._unrolled(layout, address, count):
+        for places in self._unrolled(layout, batch):
             lots, sound = self._pointers(layout, places, level)
             for lot in lots:
                 if self._is_own(layout, lot.link):
@@ -150,42 +182,63 @@ class Propagation:
 
     def _visit_objects(self, layout: Layout, places: U64, level: int) -> None:
         lots, sound = self._pointers(layout, places, level)
-        rows = self.words.rows_at(places[~sound])
-        self.sheet.doubt(rows[rows >= 0])
+        self._doubt(places[~sound])
         for lot in lots:
-            whole = sound if lot.link.count == 1 else np.repeat(sound, lot.link.count)
-            self._lead_on(_Lot(lot.link, lot.place[whole], lot.value[whole], lot.confidence))
+            self._lead_on(lot.link, lot.confidence, [lot.of(sound)])
+
+    def _visit_many(self, layout: Layout, batch: Sequence[Objects], level: int) -> None:
+        """The same link by link through many objects, so that each block is seen once, in the order of addresses."""
+        first = self._first_lots(layout, batch, level)
+        sound = [] if len(layout.links) == 1 else [whole for _, whole in first]
+        for link in layout.links:
+            parts = zip(self._unrolled(layout, batch), sound)
+            lots = (self._lot(link, places, level)[0].of(whole) for places, whole in parts)
+            alone = (lot.of(whole) for lot, whole in first)  # nothing where there are others
+            self._lead_on(link, level if link.sure else LOW, chain(lots, alone))
+
+    def _first_lots(self, layout: Layout, batch: Sequence[Objects], level: int) -> "Iterator[tuple[_Lot, Mask]]":
+        """Iterate over the pointers of the first link and which objects have pointers where they should."""
+        for places in self._unrolled(layout, batch):
+            lots, sound = self._pointers(layout, places, level)
+            self._doubt(places[~sound])
+            yield lots[0], sound
+
+    def _doubt(self, places: U64) -> None:
+        rows = self.words.rows_at(places)
+        self.sheet.doubt(rows[rows >= 0])
 
     def _pointers(self, layout: Layout, places: U64, level: int) -> "tuple[list[_Lot], Mask]":
         """Return the pointers of objects, and which objects have pointers where they should."""
         sound = np.ones(len(places), np.bool_)
         lots = []
         for link in layout.links:
-            steps = np.arange(link.count, dtype=np.uint64) * np.uint64(self.words.size) + np.uint64(link.offset)
-            at = (places[:, None] + steps).ravel()
-            values, known = self.words.pointers(at)
+            lot, known = self._lot(link, places, level)
             if link.sure:
-                plausible = ~known | (values == 0)
-                plausible[~plausible] = self.words.mapped(values[~plausible])
+                plausible = ~known | (lot.value == 0)
+                plausible[~plausible] = self.words.mapped(lot.value[~plausible])
                 sound &= plausible.reshape(len(places), link.count).all(axis=1)
-            values = np.where(known, values, np.uint64(0))
-            lots.append(_Lot(link, at, values, level if link.sure else LOW))
+            lots.append(lot)
         return lots, sound
+
+    def _lot(self, link: Link, places: U64, level: int) -> "tuple[_Lot, Mask]":
+        """Return the pointers of one link, 0 where they cannot be read, and which can."""
+        steps = np.arange(link.count, dtype=np.uint64) * np.uint64(self.words.size) + np.uint64(link.offset)
+        at = (places[:, None] + steps).ravel()
+        values, known = self.words.pointers(at)
+        values[~known] = 0
+        return _Lot(link, at, values, level if link.sure else LOW), known
 
     # ---- what pointers lead to ----
 
-    def _lead_on(self, lot: _Lot) -> None:
-        kind, label = lot.link.kind, lot.link.label
-        if kind == RANGE and lot.link.target is not None:
-            self._claim_ranges(lot)
-        elif kind == STRING:
-            self._claim_strings(lot)
-        elif kind == BUCKETS:
-            self._claim_buckets(lot)
-        elif lot.link.target is not None:
-            layout = self.layouts.of(lot.link.target, label if kind == NODE else "")
+    def _lead_on(self, link: Link, confidence: int, lots: Iterable[_Lot]) -> None:
+        claim = {RANGE: self._claim_ranges, STRING: self._claim_strings, BUCKETS: self._claim_buckets}.get(link.kind)
+        if claim is not None:
+            for lot in lots:
+                claim(lot)
+        elif link.target is not None:
+            layout = self.layouts.of(link.target, link.label if link.kind == NODE else "")
             if layout is not None:
-                self._claim_objects(layout, lot.value, lot.confidence, kind == NODE)
+                self._claim_objects(layout, (lot.value for lot in lots), confidence, link.kind == NODE)
 
     def _rows(self, values: U64) -> "tuple[I64, I64]":
         """Return the rows of blocks that values point to the beginning of, each once, and which value each is."""
@@ -197,10 +250,22 @@ class Propagation:
     def _code(self, layout: Layout, ending: str = "") -> int:
         return self.sheet.code_of(layout.name + ending, layout.kind, layout.starts)
 
-    def _claim_objects(self, layout: Layout, values: U64, confidence: int, node: bool = False) -> None:
-        if layout.is_record and not node:
-            self._claim_counted(layout, values, confidence)
-        rows, _ = self._rows(values)
+    def _claim_objects(self, layout: Layout, parts: Iterable[U64], confidence: int, node: bool = False) -> None:
+        """Type the blocks that values point to the beginning of, or to where what ``new X[n]`` made has its first."""
+        begun, counted = _Rows(len(self.words.index)), _Rows(len(self.words.index))
+        for values in parts:
+            rows = self.words.rows_at(values)
+            begun.add(rows[rows >= 0])
+            if layout.is_record and not node:  # a word before where a block begins none larger than a word does
+                rest = values[rows < 0]
+                rows = self.words.rows_at(rest[rest > 0] - np.uint64(self.words.size))
+                counted.add(rows[rows >= 0])
+        for rows in counted.parts():
+            self._claim_counted(layout, rows, confidence)
+        for rows in begun.parts():
+            self._claim_blocks(layout, rows, confidence, node)
+
+    def _claim_blocks(self, layout: Layout, rows: I64, confidence: int, node: bool) -> None:
         rows = rows[self.fits.holds(rows, max(layout.size, 1))]
         if not len(rows):
             return
@@ -230,7 +295,7 @@ class Propagation:
 
     def _take(self, layout: Layout, rows: I64, confidence: int, ending: str = "", yields: bool = False) -> None:
         taken = rows[self.sheet.claim(rows, self._code(layout, ending), confidence, yields)]
-        count = np.ones(len(taken), np.int64)
+        count: I64 = np.broadcast_to(np.int64(1), len(taken))
         if ending:
             count = (self.words.index.size[taken] // np.uint64(max(layout.size, 1))).astype(np.int64)
         self.add(layout, self.words.index.address[taken], count, confidence)
@@ -240,12 +305,12 @@ class Propagation:
         links = [link for link in layout.links if link.sure]
         good = np.full(len(rows), bool(links))
         some = np.zeros(len(rows), np.bool_)
+        rest, address, size = np.flatnonzero(good), self.words.index.address[rows], self.words.index.size[rows]
         for number in range(1, _LOOKED_AT):
-            end = np.uint64((number + 1) * layout.size)
-            rest = np.flatnonzero(good & (self.words.index.size[rows] >= end))
+            rest = rest[good[rest] & (size[rest] >= np.uint64((number + 1) * layout.size))]
             if not len(rest):
                 break
-            places = self.words.index.address[rows[rest]] + np.uint64(number * layout.size)
+            places = address[rest] + np.uint64(number * layout.size)
             for link in links:
                 values, _ = self.words.pointers(places + np.uint64(link.offset))
                 mapped = self.words.mapped(values)
@@ -253,10 +318,9 @@ class Propagation:
                 some[rest] |= mapped
         return good & some
 
-    def _claim_counted(self, layout: Layout, values: U64, confidence: int) -> None:
+    def _claim_counted(self, layout: Layout, rows: I64, confidence: int) -> None:
         """Type what ``new X[n]`` made of objects with destructors: their number stands before the first."""
         word = np.uint64(self.words.size)
-        rows, _ = self._rows(values - word)
         count, known = self.words.in_blocks(self.words.index.address[rows])
         good = known & (count > 0) & (count <= self.words.index.size[rows] // np.uint64(layout.size))
         needed = np.where(good, count, np.uint64(0)) * np.uint64(layout.size) + word

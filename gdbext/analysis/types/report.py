@@ -112,6 +112,8 @@ class TypeListing:
     blocks: Rows[TypedBlock] = table("Blocks")
 
 
+_LEVELS = len(CONFIDENCE_NAMES)
+_CLASSES = 65  # of sizes
 _BY_CONTENTS = ("similarity", "text", "zeros", "pointers")
 
 
@@ -145,27 +147,42 @@ def list_type(reach: Reach, found: BlockTypes, name: str) -> Report:
 
 
 def _rows(reach: Reach, found: BlockTypes, total: int, by_size: bool) -> Iterator[TypeRow]:
-    groups = found.code.astype(np.int64) * 4 + found.confidence
-    if by_size:
-        groups = np.where(found.code == 0, -1 - _size_classes(reach.size), groups)
-    for group, (count, size, first) in _sums(groups, reach).items():
-        code, confidence = (group // 4, group % 4) if group >= 0 else (0, NO_CONFIDENCE)
-        one = found.types[code]
-        name = one.name if group >= 0 else _size_name(one.name, -1 - group)
-        shown = CONFIDENCE_NAMES[confidence] or None
+    known = len(found.types) * _LEVELS  # groups; behind them those of unknown blocks by size
+    sums = _Sums(known + _CLASSES)
+    for part in slices(len(reach)):
+        groups = found.code[part].astype(np.int64) * _LEVELS + found.confidence[part]
+        if by_size:
+            groups = np.where(found.code[part] == 0, known + _size_classes(reach.size[part]), groups)
+        sums.add(groups, reach.size[part], part.start)
+    for group in np.flatnonzero(sums.count).tolist():
+        code, confidence = divmod(group, _LEVELS)
+        exponent = group - known
+        one = found.types[code if exponent < 0 else 0]
+        name = one.name if exponent < 0 else _size_name(one.name, exponent)
+        shown = CONFIDENCE_NAMES[confidence if exponent < 0 else NO_CONFIDENCE] or None
+        size = int(sums.bytes[group])
         share = size / total if total else 0.0
-        yield TypeRow(name, count, size, share, one.kind, shown, int(reach.address[first]))
+        sample = int(reach.address[sums.first[group]])
+        yield TypeRow(name, int(sums.count[group]), size, share, one.kind, shown, sample)
 
 
-def _sums(groups: I64, reach: Reach) -> "dict[int, tuple[int, int, int]]":
-    """Return for each group its blocks, their bytes and the first row."""
-    if not len(groups):
-        return {}
-    distinct, first, inverse, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
-    sizes = np.zeros(len(distinct), np.uint64)
-    np.add.at(sizes, inverse.ravel(), reach.size)
-    figures = zip(counts.tolist(), sizes.tolist(), first.tolist())
-    return dict(zip(distinct.tolist(), figures))
+class _Sums:
+    """Blocks, their bytes and the first row of each group."""
+
+    def __init__(self, groups: int) -> None:
+        self.count, self.first = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+        self.bytes = np.zeros(groups, np.uint64)
+
+    def add(self, groups: I64, size: "npt.NDArray[np.uint64]", start: int) -> None:
+        """Add some rows from ``start`` on, no more than 2 ** 21: their sums are exact in floats, half by half."""
+        fresh = np.flatnonzero(self.count[groups] == 0)
+        new, at = np.unique(groups[fresh], return_index=True)
+        self.first[new] = start + fresh[at]
+        self.count += np.bincount(groups, minlength=len(self.count))
+        for shift in (0, 32):
+            half = (size >> np.uint64(shift)) & np.uint64(0xFFFF_FFFF)
+            sums = np.bincount(groups, half, len(self.bytes)).astype(np.uint64)
+            self.bytes += sums << np.uint64(shift)
 
 
 def _size_classes(size: "npt.NDArray[np.uint64]") -> I64:

@@ -25,7 +25,7 @@ from gdbext.analysis.types.model import (
     TEXT,
 )
 from gdbext.heap.model import U8, U64, Mask
-from gdbext.kernels import find_blocks
+from gdbext.kernels import SKIPPED, count_values, find_blocks
 from gdbext.memory.intervals import Coverage, slices
 from gdbext.progress import Progress
 
@@ -47,6 +47,7 @@ _PARTS = (" buffer", " buckets", " text", "[]")  # of types: nothing but their s
 # Kinds of words, and what finding the same kind in two blocks tells.
 _ZERO, _SMALL, _OTHER, _LETTERS, _MAPPED, _MODULE, _OWN, _BLOCK, _WITHIN = range(9)
 _TELLS: U8 = np.array([0, 0, 0, 0, 1, 2, 2, 2, 2], np.uint8)
+_IF_NAMED: U8 = np.array([SKIPPED, 0, *[SKIPPED] * 254], np.uint8)
 _KIND = np.uint64(0xFF)
 _SMALLEST_OTHER = np.uint64(1 << 16)
 _LARGE = np.uint64(1024)  # where a pointer leads to in larger blocks differs: they are arrays
@@ -65,7 +66,7 @@ def put_similarity(words: Words, sheet: Sheet, leaked: Mask, progress: Progress)
         return
     known = sheet.confidence > NO_CONFIDENCE
     known[asked] = False
-    others = _some(_of_sizes(words, np.flatnonzero(known), asked), _MOST_CHOSEN_FROM)
+    others = _some(_of_sizes(words, known, asked), _MOST_CHOSEN_FROM)
     others = others[np.argsort(words.index.size[others], kind="stable")]
     kinds = _Kinds(words, np.isin(sheet.code, [at for at, one in enumerate(sheet.types) if one.kind == TEXT]))
     found = np.zeros(len(asked), np.int64)
@@ -102,17 +103,31 @@ def _can_name(sheet: Sheet) -> Mask:
 def _asked(words: Words, sheet: Sheet, named: Mask, leaked: Mask) -> I64:
     """Return the unknown rows of sizes that enough rows with a name have, leaked ones where there are too many."""
     looks = np.array([one.kind == POINTERS for one in sheet.types], np.bool_)
-    rows = sheet.rows()
-    rows = rows[(sheet.confidence[rows] == NO_CONFIDENCE) | looks[sheet.code[rows]]]
-    sizes, counts = np.unique(words.index.size[named], return_counts=True)
-    rows = rows[np.isin(words.index.size[rows], sizes[counts >= LEAST_ALIKE])]
+    rows = np.flatnonzero((sheet.confidence == NO_CONFIDENCE) | looks[sheet.code])
+    rows = rows[np.isin(words.index.size[rows], _common_sizes(words.index.size, named))]
     if len(rows) > _MOST:
         rows = np.sort(rows[np.argsort(~leaked[rows], kind="stable")[:_MOST]])
     return rows
 
 
-def _of_sizes(words: Words, rows: I64, like: I64) -> I64:
-    return rows[np.isin(words.index.size[rows], np.unique(words.index.size[like]))]
+def _common_sizes(size: U64, named: Mask) -> U64:
+    """Return the sizes of enough rows with a name."""
+    parts = slices(len(size))
+    counted = [count_values(size[part], named[part].view(np.uint8), _IF_NAMED, 1) for part in parts]
+    sizes = np.concatenate([size[:0], *(values for values, _ in counted)])
+    sizes, at = np.unique(sizes, return_inverse=True)
+    counts = np.bincount(at, np.concatenate([np.empty(0, np.int64), *(number[:, 0] for _, number in counted)]))
+    return sizes[counts >= LEAST_ALIKE]
+
+
+def _of_sizes(words: Words, chosen: Mask, like: I64) -> I64:
+    """Return the chosen rows of the same sizes as others."""
+    sizes = np.unique(words.index.size[like])
+    found = [np.empty(0, np.int64)]
+    for part in slices(len(chosen)):
+        rows = part.start + np.flatnonzero(chosen[part])
+        found.append(rows[np.isin(words.index.size[rows], sizes)])
+    return np.concatenate(found)
 
 
 def _some(rows: I64, most: int) -> I64:

@@ -259,6 +259,27 @@ def test_blocks_of_addresses(graph, data):
 
 
 @MANY
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.binary(max_size=20)), max_size=6),
+    st.lists(st.integers(-12, 140), min_size=1, max_size=40),
+    st.integers(1, 8),
+    ORDERS,
+    st.booleans(),
+    st.sampled_from([BASE, (1 << 64) - 120]),
+)
+def test_numbers_from_any_place(pieces, offsets, size, order, signed, at):
+    spans = []
+    for gap, data in pieces:
+        spans.append((at + gap, data[: max((1 << 64) - at - gap, 0)]))
+        at += gap + len(data)
+    places = np.tile(column([(spans[0][0] if spans else BASE) + offset & (1 << 64) - 1 for offset in offsets]), 300)
+    found = KERNELS.gather_scalars(spans, places, size, order, signed)
+    expected = chains.gather_scalars(spans, places, size, order, signed)
+    for left, right in zip(found, expected):
+        assert left.dtype == right.dtype and left.tolist() == right.tolist()
+
+
+@MANY
 @given(graphs(), st.data())
 def test_marks(graph, data):
     spans, index, rules = graph

@@ -133,7 +133,7 @@ class _Builder:
         """Walk all segments, in order of address: so the chunks are in order too."""
         segments = [(at, walked) for at, view in enumerate(self.heap.arenas) for walked in view.walked]
         segments.sort(key=lambda one: one[1].segment.first)
-        self.chunks = GrowingChunks()
+        self.chunks = GrowingChunks(len(self.heap.arenas))
         for number, (owner, walked) in enumerate(segments):
             self.progress.at("segments", number, len(segments))
             self._walk_one(owner, walked, known)

@@ -12,16 +12,16 @@ from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
-from gdbext.heap.model import U8, U32, U64, State
+from gdbext.heap.model import NO_ARENA, U8, U32, U64, State
 from gdbext.kernels import ChunkRun
 from gdbext.memory.intervals import slices
 
-_SPARE = 16  # columns grow by one in so many: what they need, and little beside it
+_SPARE = 64  # columns grow by one in so many: what they need, and little beside it
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Chunk columns in address order: 22 bytes each; ``top`` and fenceposts not among them.
+    """Chunk columns in address order: 19 bytes each, up to 255 arenas; ``top`` and fenceposts not among them.
 
     :param address: of the chunk header.
     :param size: chunk size in bytes, flag bits cleared.
@@ -43,14 +43,16 @@ class Chunks:
 class GrowingChunks:
     """The chunks of all segments, while these are walked one after the other.
 
+    :param arenas: how many there are: their numbers take as few bytes as they need.
     :param count: chunks so far.
     :param first: row of the first chunk of the segment that is being walked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arenas: int = NO_ARENA) -> None:
         self.count = self.first = 0
         self._owner = 0
-        self._columns: List[Any] = [np.empty(0, kind) for kind in ("u8", "u8", "u1", "u1", "u4")]
+        kinds = ("u8", "u8", "u1", "u1", np.min_scalar_type(arenas))
+        self._columns: List[Any] = [np.empty(0, kind) for kind in kinds]
 
     def begin(self, owner: int) -> None:
         """Let what is added from here on belong to another segment, of the arena at position ``owner``."""

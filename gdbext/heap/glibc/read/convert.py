@@ -36,7 +36,8 @@ def blocks_of(heap: GlibcHeap, chunks: Chunks) -> Blocks:
     size -= np.uint64(sizes.word)
     places = np.searchsorted(address, few.address, side="right").tolist()
     blocks = Blocks(address, size, chunks.state, chunks.owner)
-    for column, values in zip(blocks.columns, few.columns):
+    no_arena = np.uint32(np.iinfo(chunks.owner.dtype).max)
+    for column, values in zip(blocks.columns, (*few.columns[:3], np.minimum(few.owner, no_arena))):
         insert_few(column, values, places)
     return blocks
 

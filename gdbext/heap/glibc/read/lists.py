@@ -18,12 +18,13 @@ from gdbext.heap.glibc.find.location import Location
 from gdbext.heap.glibc.read.segments import ArenaHead
 from gdbext.heap.glibc.sizes import FLAG_BITS, NBINS, UNSORTED_BIN, Sizes
 from gdbext.heap.model import U64, Blocks, Mask, State
-from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, Spans, walk_chains
+from gdbext.kernels import MOST_NODES, Chains, LinkRules, Span, Spans, hold_spans, walk_chains
 from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 from gdbext.target import Target
 
 _HEAD = 1  # why a chain ended, in the numbers of gdbext.kernels.chains: at its header
+_AT_ONCE = 1 << 16  # nodes
 SAFE_LINKING_SHIFT = 12
 
 
@@ -77,7 +78,7 @@ class ListMemory:
 
     @cached_property
     def _held(self) -> Spans:
-        return Spans(self.spans, self.target.abi.byteorder)
+        return hold_spans(self.spans, self.target.abi.byteorder)
 
 
 @dataclass
@@ -202,7 +203,7 @@ def _sound_lists(memory: ListMemory, bins: Sequence[Bin], chains: Chains) -> Mas
     )
     ends, filled = np.cumsum(lengths), lengths > 0
     bad = np.zeros(len(bins), np.int64)
-    for part in slices(len(nodes)):
+    for part in slices(len(nodes), _AT_ONCE):
         at = np.arange(part.start, part.stop)
         row = np.searchsorted(ends, at, side="right")
         before = np.where(at == (ends - lengths)[row], header[row], nodes[at - 1])

@@ -15,11 +15,13 @@ from gdbext.heap.glibc.layouts import malloc_chunk
 from gdbext.heap.glibc.read.lists import FreeList, ListMemory
 from gdbext.heap.glibc.sizes import FLAG_BITS, SMALL_BINS
 from gdbext.heap.model import U64, Mask
+from gdbext.memory.intervals import slices
 from gdbext.report import Problem
 from gdbext.wording import count_text
 
 NO_CHUNKS: U64 = np.empty(0, np.uint64)
 MOST_PROBLEMS = 50  # listed singly, of one bin
+_AT_ONCE = 1 << 16  # chunks
 _MORE = {"bin-order": ("more chunk", "larger than the one before"), "bin-nextsize": ("more link", "to the next size")}
 
 
@@ -45,7 +47,8 @@ def _with_links(lists: Sequence[FreeList], memory: ListMemory) -> Set[int]:
     """Return the ids of the unsorted bins in which a large chunk has a link: many arenas have such a bin each."""
     chunks = np.concatenate([NO_CHUNKS, *(one.chunks for one in lists)])
     owner = np.repeat(np.arange(len(lists)), [len(one.chunks) for one in lists])
-    large = _sizes(chunks, memory) >= np.uint64(memory.sizes.least_large)
+    parts = [_sizes(chunks[part], memory) for part in slices(len(chunks), _AT_ONCE)]
+    large = np.concatenate([NO_CHUNKS, *parts]) >= np.uint64(memory.sizes.least_large)
     chunks, owner = chunks[large], owner[large]
     found: Set[int] = set()
     for name in ("fd_nextsize", "bk_nextsize"):

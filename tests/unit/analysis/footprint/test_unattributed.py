@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gdbext.abi import X86_64
+from gdbext.analysis.footprint.ledger import take_account
 from gdbext.analysis.footprint.residency import PageResidency
 from gdbext.analysis.footprint.unattributed import find_unattributed
 from gdbext.analysis.missing import Unexamined, with_clock
@@ -47,7 +48,7 @@ def heap_of(maker, size):
 
 
 def look(target, *heaps, residency=None):
-    return find_unattributed(target, heaps, thresholds({}, target), residency)
+    return find_unattributed(target, heaps, take_account(target, heaps).charged, thresholds({}, target), residency)
 
 
 def resident(*pieces):
