@@ -211,9 +211,9 @@ def test_what_takes_more_memory_than_is_allowed_does_not_begin():
         world.block(HEAP + 0x100 * at)
     target, heaps = world.target(), [world.heap()]
     with pytest.raises(TooLargeError) as caught:
-        read_reach(target, heaps, PLAIN, SILENT, most_taken=100)
+        read_reach(target, heaps, PLAIN, SILENT, most_taken=50)
     assert caught.value.message == (
-        f"following pointers among 3 blocks takes about {3 * MARKING} B of memory, more than the 100 B allowed"
+        f"following pointers among 3 blocks takes about {3 * MARKING} B of memory, more than the 50 B allowed"
     )
     reach = read_reach(target, heaps, PLAIN, SILENT, most_taken=3 * MARKING)
     assert len(reach) == 3
