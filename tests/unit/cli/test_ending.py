@@ -350,7 +350,8 @@ def test_a_reader_of_a_fifo_that_comes_late(program, tmp_path):
         wait_until(lambda: (tmp_path / "said").read_text() == line, "it says that it waits")
         assert not program.log.exists()
         documents = (program.folder / "fifo").read_text()  # to the end of both
-    assert process.wait(30) == 0 and [json.loads(one) for one in documents.splitlines()] == 2 * [json.loads(envelope())]
+        process.communicate(timeout=30)
+    assert process.returncode == 0 and [json.loads(one) for one in documents.splitlines()] == 2 * [json.loads(envelope())]
     assert (tmp_path / "said").read_text().count("nobody reads") == 1
 
 

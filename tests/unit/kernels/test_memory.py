@@ -40,7 +40,8 @@ roots[0] = REACHED
 given = sum(column.nbytes for column in (address, index.size, live, roots))
 kernels, _ = native.find_library()
 del rows
-open("/proc/self/clear_refs", "w").write("5")
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
 before = status("VmRSS")
 states = kernels.mark_blocks([(base, memoryview(memory).cast("B"))], index, PointerRules(8), live, roots)
 print(int((states == REACHED).sum()), given + status("VmHWM") - before)
