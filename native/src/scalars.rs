@@ -18,7 +18,7 @@ impl Scalars {
     /// Takes numbers of so many bytes, 1 to 8; None of any other.
     pub fn new(size: u32, swapped: bool, signed: bool) -> Option<Self> {
         let size = size as usize;
-        (1..=MOST).contains(&size).then(|| Scalars { size, swapped, signed })
+        (1..=MOST).contains(&size).then_some(Scalars { size, swapped, signed })
     }
 
     /// Returns the number that `bytes` begins with; it must hold one.

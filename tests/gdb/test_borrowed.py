@@ -83,7 +83,9 @@ def test_a_cores_answers_are_those_of_gdb(staged, program):
             assert session.run(line).to_dict() == theirs, line
 
 
-@pytest.mark.parametrize("program", (PROGRAMS[0], PROGRAMS[2]), ids=lambda program: program[0])
+@pytest.mark.parametrize(
+    "program", (PROGRAMS[0], pytest.param(PROGRAMS[2], marks=pytest.mark.full)), ids=lambda program: program[0]
+)
 def test_a_processs_answers_are_those_of_gdb(staged, program):
     here = staged(*program, target="attach")
     answers = ask(here, *LINES[:-1])

@@ -398,7 +398,7 @@ def kill_gdb(pid):
         os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("how", [(), ("--json",)])
+@pytest.mark.parametrize("how", [pytest.param((), marks=pytest.mark.full), ("--json",)])
 def test_a_gdb_that_is_killed_is_never_a_good_answer(core, moments, how):
     seen, some = set(), moments[len(how) :: 2]
     for whole, status, out, err in ended_at(some, ("blocks", "leaks", "--list", "--core", core, *how), kill_gdb):
@@ -462,7 +462,7 @@ def test_an_interrupt_leaves_a_whole_answer_that_says_so_or_none(core, moments):
         assert out == whole.stdout or (document["complete"] is False and status != 0)
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("form", [[], pytest.param(["--json"], marks=pytest.mark.full)])
 def test_what_gdb_adds_nothing_to_is_the_same_without_it(folder, form):
     """A core whose program is gone; a gdb that is named answers."""
     core = static_core(folder)

@@ -351,7 +351,8 @@ def test_a_reader_of_a_fifo_that_comes_late(program, tmp_path):
         assert not program.log.exists()
         documents = (program.folder / "fifo").read_text()  # to the end of both
         process.communicate(timeout=30)
-    assert process.returncode == 0 and [json.loads(one) for one in documents.splitlines()] == 2 * [json.loads(envelope())]
+    assert process.returncode == 0
+    assert [json.loads(one) for one in documents.splitlines()] == 2 * [json.loads(envelope())]
     assert (tmp_path / "said").read_text().count("nobody reads") == 1
 
 
