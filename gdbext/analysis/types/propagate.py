@@ -195,6 +195,8 @@ class Propagation:
             lots = (self._lot(link, places, level)[0].of(whole) for places, whole in parts)
             alone = (lot.of(whole) for lot, whole in first)  # nothing where there are others
             self._lead_on(link, level if link.sure else LOW, chain(lots, alone))
+        for _ in first:  # a link that leads to nothing known has not asked for them: what they say of objects counts
+            pass
 
     def _first_lots(self, layout: Layout, batch: Sequence[Objects], level: int) -> "Iterator[tuple[_Lot, Mask]]":
         """Iterate over the pointers of the first link and which objects have pointers where they should."""

@@ -16,6 +16,12 @@ BIG = Abi(8, "big", "s390x")
 HIGH, MEDIUM, LOW = (("debug info", level) for level in ("high", "medium", "low"))
 
 
+@pytest.fixture(autouse=True, params=[1 << 16, 1], ids=["all", "one"])
+def at_once(request, monkeypatch):
+    """How many pointers are followed at once: objects all together, or each by itself."""
+    monkeypatch.setattr(propagate, "_AT_ONCE", request.param)
+
+
 def pointer(world, target):
     return Type(f"{target.name} *", Code.POINTER, world.abi.pointer_size, target=lambda: target)
 
@@ -209,6 +215,15 @@ def test_a_member_that_points_nowhere_makes_doubt_and_leads_nowhere():
     assert world.answers() == {wrong: ("struct item", *LOW), leaf: ("unknown", "unknown", "")}
 
 
+def test_a_pointer_to_what_nobody_knows_makes_doubt():
+    world = World()
+    (item,) = known(world, item=("char *text", "u64 number"))
+    blocks = [world.block(world.words(0x9191919191, 1)) for _ in range(3)]
+    for at in blocks:
+        world.variable(pointer(world, item), world.words(at))
+    assert world.answers() == dict.fromkeys(blocks, ("struct item", *LOW))
+
+
 def test_pointers_that_disagree_make_doubt():
     world = World()
     one, other = known(world, one=("u64 a", "u64 b"), other=("u64 c", "u64 d"))
@@ -264,7 +279,8 @@ def test_a_pointer_in_a_register():
     assert set(world.answers().values()) == {("struct item", *HIGH)}
 
 
-def test_hostile_types_end():
+def test_hostile_types_end(monkeypatch):
+    monkeypatch.setattr(propagate, "_MOST_OBJECTS", 1 << 10)
     world = World()
     huge = Type("struct huge", Code.STRUCT, 1 << 60, fields=lambda: [Field("p", 1 << 59, pointer(world, huge))])
     deep = Type("struct deep", Code.STRUCT, 8, fields=lambda: [Field("inner", 0, deep)])
