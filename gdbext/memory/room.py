@@ -59,9 +59,11 @@ def _bounds(mounted: Path, path: str, names: "tuple[str, str, str]") -> Iterator
     """Iterate over what a cgroup and those that it is in leave; in a container the path may not be there."""
     limit, taken, files = names
     folder = Path(os.path.normpath(f"{mounted}/{path}"))
+    if mounted not in folder.parents:  # one that is not visible here: what is bounds it too
+        folder = mounted
     while folder == mounted or mounted in folder.parents:
         with suppress(OSError, ValueError):  # none here, or "max"
             most = int((folder / limit).read_text())
             cached = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield Room(max(most - int((folder / taken).read_text()) + int(cached[files]), 0), "left by its cgroup")
+            yield Room(max(most - int((folder / taken).read_text()) + int(cached.get(files, 0)), 0), "left by its cgroup")
         folder = folder.parent

@@ -63,6 +63,16 @@ def test_a_cgroup_that_is_not_visible_here_is_not_known(machine, path):
     assert machine(**{"proc/self/cgroup": f"0::{path}\n"}) == Room(800 * MIB, "free on this machine")
 
 
+def test_what_is_visible_of_cgroups_bounds_one_that_is_not(machine):
+    files = bounded("cgroup", UNIFIED, 300 * MIB, 200 * MIB, 0)
+    assert machine(**{"proc/self/cgroup": "0::/../../x\n"}, **files) == Room(100 * MIB, "left by its cgroup")
+
+
+def test_a_cgroup_that_says_nothing_of_files(machine):
+    files = {**bounded("cgroup/a", UNIFIED, 300 * MIB, 200 * MIB, 0), "cgroup/a/memory.stat": "anon 5\n"}
+    assert machine(**{"proc/self/cgroup": "0::/a\n"}, **files) == Room(100 * MIB, "left by its cgroup")
+
+
 def test_a_limit_of_addresses(machine, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (700 * MIB, 900 * MIB))
     found = machine(**{"proc/self/statm": f"{600 * MIB // resource.getpagesize()} 1 1 1 0 1 0\n"})
