@@ -65,5 +65,6 @@ def _bounds(mounted: Path, path: str, names: "tuple[str, str, str]") -> Iterator
         with suppress(OSError, ValueError):  # none here, or "max"
             most = int((folder / limit).read_text())
             cached = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield Room(max(most - int((folder / taken).read_text()) + int(cached.get(files, 0)), 0), "left by its cgroup")
+            held = int((folder / taken).read_text()) - int(cached.get(files, 0))
+            yield Room(max(most - held, 0), "left by its cgroup")
         folder = folder.parent
