@@ -90,8 +90,11 @@ def unmapped(heap: Jemalloc) -> Mask:
 
 
 def check_mapped(heap: Jemalloc) -> list[Problem]:
-    """Return one problem where extents that jemalloc counts as present lie in no mapping."""
-    lost = unmapped(heap) & (heap.extents.state != ExtentState.RETAINED)
+    """Return one problem where extents that jemalloc counts as present lie in no mapping.
+
+    What is left of a region that guarded extents were cut from is unmapped, and still has its ``edata_t``.
+    """
+    lost = unmapped(heap) & ~np.isin(heap.extents.state, (int(ExtentState.RETAINED), int(ExtentState.TRANSITION)))
     if not lost.any():
         return []
     at = int(heap.extents.address[lost][0])

@@ -1,7 +1,9 @@
 """The radix tree of extents, walked whole: jemalloc's only list of large blocks and full slabs.
 
 Source: ``rtree.h``, ``extent_structs.h`` (5.1.0, 5.2.1), ``edata.h`` (5.3.0, 5.3.1). The tree is sparse and
-read in blocks of 64 KiB, those of zeros skipped. Every extent must lie around a page that leads to it.
+read in blocks of 64 KiB, those of zeros skipped. Every extent must lie around a page that leads to it. What
+``extent_destroy_wrapper`` unmaps, the rest of a region that guarded extents were cut from (``san_bump.c``), keeps its
+elements, while its ``edata_t`` is used again elsewhere: such elements are stale.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def geometries(nsizes: int, root: Optional[int] = None) -> list[Geometry]:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Elements of the leaves that are not empty: the address of a page, and the extent that it leads to."""
+    """Elements of the leaves that are not empty: the address of a page, ascending, and the extent that it leads to."""
 
     page: U64
     edata: U64
@@ -227,7 +229,7 @@ def decode(target: Target, location: Location, entries: Entries, walk: Walk) -> 
     """Return the extents that leaf elements lead to.
 
     The tree has an element for the first and the last page of every extent, and for those between in slabs: where
-    an extent's size says otherwise, the tree is believed.
+    an extent's size says otherwise, the tree is believed, without its stale elements.
     """
     edata, first, inverse = np.unique(entries.edata, return_index=True, return_inverse=True)
     layout = location.layout["extent"]
@@ -240,6 +242,8 @@ def decode(target: Target, location: Location, entries: Entries, walk: Walk) -> 
     page_mask = np.uint64(2**64 - location.geometry.page)
     starts, sizes = rows[:, 1] & page_mask, rows[:, 2] & page_mask
     lowest, highest = _bounds(entries.page, inverse, len(edata))
+    _narrow(entries, edata, starts, starts + sizes - np.uint64(location.geometry.page), lowest, highest)
+    known &= ~_unused(target, entries, edata, starts, lowest, highest)
     wrong = known & (lowest != starts)
     _tell(walk, edata[wrong], lowest[wrong], "does not begin at the page that leads to it", "left out")
     arena = location.layout.fields(location.geometry.lg_page)["arena"].take(rows[:, 0])
@@ -273,6 +277,38 @@ def _bounds(pages: U64, owners: I64, count: int) -> tuple[U64, U64]:
     np.minimum.at(lowest, owners, pages)
     np.maximum.at(highest, owners, pages)
     return lowest, highest
+
+
+def _narrow(entries: Entries, edata: U64, starts: U64, lasts: U64, lowest: U64, highest: U64) -> None:
+    """Set the bounds of extents that have stale elements elsewhere to their first and last pages.
+
+    Both have an element, and the next element is another extent's: where a size is damaged to less, it is its own.
+    """
+    odd = np.flatnonzero((lowest != starts) | (highest != lasts))
+    if not len(odd):
+        return
+    first, begun = _lookup(entries, starts[odd], edata[odd])
+    last, ended = _lookup(entries, lasts[odd], edata[odd])
+    after = np.append(entries.edata, np.uint64(0))[last + 1]
+    own = odd[begun & ended & (after != edata[odd]) & (first <= last)]
+    lowest[own], highest[own] = starts[own], lasts[own]
+
+
+def _unused(target: Target, entries: Entries, edata: U64, starts: U64, lowest: U64, highest: U64) -> Mask:
+    """Return which extents have stale elements only, for pages that are unmapped: ``edata_t`` not in use."""
+    unused: Mask = lowest != starts
+    elsewhere = np.flatnonzero(unused)
+    unused[elsewhere] &= ~_lookup(entries, starts[elsewhere], edata[elsewhere])[1]
+    for pages in (lowest, highest):
+        unused[elsewhere] &= ~_covers(target, pages[elsewhere], 1)
+    return unused
+
+
+def _lookup(entries: Entries, pages: U64, edata: U64) -> tuple[I64, Mask]:
+    """Return where the elements for pages are, or the next ones, and whether they are there and lead to ``edata``."""
+    at = np.minimum(np.searchsorted(entries.page, pages), len(entries.page) - 1)
+    leads: Mask = (entries.page[at] == pages) & (entries.edata[at] == edata)
+    return at, leads
 
 
 def _tell(
