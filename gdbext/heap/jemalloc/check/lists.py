@@ -225,12 +225,14 @@ def _check_bitmap(one: ExtentSet, flux: Flux) -> Iterator[Problem]:
 
 
 def _misplaced(heap: Jemalloc, groups: Groups, indices: I64, owners: I64, heads: I64) -> Iterator[Row]:
-    """Iterate over extents in the heap of another size than theirs.
+    """Iterate over extents in the heap of another size than theirs; not those whose own size is not the tree's.
 
     :param heads: of each extent, the position of the head that it hangs from.
     """
     classes = np.array([*groups.classes, ROOT], np.int64)[heads]
-    placed = np.flatnonzero(classes != ROOT)
+    sized = [one.address for one in heap.problems if one.kind == "extent-size" and one.address]
+    odd = np.isin(heap.extents.edata[indices], np.array(sized, np.uint64))
+    placed = np.flatnonzero((classes != ROOT) & ~odd)
     classes, sizes = classes[placed], heap.extents.size[indices[placed]]
     location = heap.location
     fits = [heaps_of_sizes(sizes, location.sizes, location.geometry.page, pad) for pad in _pads(location)]

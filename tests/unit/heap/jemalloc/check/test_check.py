@@ -362,6 +362,13 @@ def test_an_extent_below_one_in_the_heap_of_another_size():
     assert told(sound.problems()) == [("extent-heap", f"the heap of arena 1's retained extents: {message}")]
 
 
+def test_an_extent_whose_size_is_not_the_trees_hangs_where_its_own_belongs():
+    sound = Sound("5.3.0")
+    sound.world.enter(sound.world.places[3] + 5 * 4096, sound.world.dirty, 232, 0)
+    kinds = {one.kind for one in check_heap(sound.read())}
+    assert "extent-size" in kinds and "extent-heap" not in kinds
+
+
 @pytest.mark.parametrize("version", ["5.3.0", "5.3.1"])
 def test_guarded_extents_have_heaps_of_their_own(version):
     sound = Sound(version)
