@@ -208,8 +208,24 @@ static void keep(void *cookie, const char *text)
     stats_length += length;
 }
 
+/* Wait until jemalloc has started all threads of its own: each takes memory, at a moment of its choice. */
+static void await_background_threads(void)
+{
+    uint64_t threads = 0;
+    struct timespec moment = {0, 10000000};
+    for (int still = 0; still < 20; still++) {
+        refresh();
+        uint64_t now = ask("stats.background_thread.num_threads", 0);
+        still = now == threads ? still : 0;
+        threads = now;
+        nanosleep(&moment, NULL);
+    }
+}
+
 static UNUSED void take_stats(void)
 {
+    if (ask("opt.background_thread", 0))
+        await_background_threads();
     JE(malloc_stats_print)(discard, NULL, "J");
     stats_length = 0;
     JE(malloc_stats_print)(keep, NULL, "J");
