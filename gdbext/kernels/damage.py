@@ -6,13 +6,10 @@ Program headers, section table and section names must lie inside the file; linke
 from __future__ import annotations
 
 import os
-import struct
 from typing import BinaryIO
 
-from gdbext.memory.elf.elffile import ElfHeader, find_header, parse_segments
+from gdbext.memory.elf.elffile import find_header, parse_segments, read_sections
 
-# By size of a pointer: where e_shentsize stands; and in a section header sh_offset, before sh_size.
-_FIELDS = {8: (58, 24, "QQ"), 4: (46, 16, "II")}
 _NAME = b"\0.dynsym\0"  # every library has such a section
 
 
@@ -26,21 +23,15 @@ def find_damage(path: str) -> str:
         header = find_header(head)
         if header is None:
             return ""
-        entry, count, names = struct.unpack_from(f"{header.order_mark}HHH", head, _FIELDS[header.pointer_size][0])
         table = head[header.phoff : header.phoff + header.phentsize * header.phnum]
         ends = [segment.offset + segment.filesz for segment in parse_segments(table, header)]
-        if size < (end := max([*ends, header.shoff + entry * count])):
+        if size < (end := max([*ends, header.shoff + header.shentsize * header.shnum])):
             return f"it ends after {size} of {end} bytes"
-        found = _NAME in _read_section(file, header, header.shoff + entry * names)
+        sections = read_sections(lambda offset, size: _read(file, offset, size), header)
+        found = header.shstrndx < len(sections) and _NAME in _read(file, *sections[header.shstrndx][4:6])
         return "" if found else "the names of its sections are gone"
 
 
-def _read_section(file: BinaryIO, header: ElfHeader, at: int) -> bytes:
-    _, skipped, form = _FIELDS[header.pointer_size]
-    file.seek(at + skipped)
-    data = file.read(2 * header.pointer_size)
-    if len(data) < 2 * header.pointer_size:
-        return b""
-    offset, size = struct.unpack(header.order_mark + form, data)
+def _read(file: BinaryIO, offset: int, size: int) -> bytes:
     file.seek(min(offset, 1 << 40))
-    return file.read(min(size, 1 << 16))
+    return file.read(min(size, 1 << 22))

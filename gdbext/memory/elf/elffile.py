@@ -10,7 +10,7 @@ import itertools
 import os
 import struct
 from dataclasses import dataclass
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Callable, Iterator, NamedTuple, Optional, Sequence
 
 from gdbext.abi import Abi, ByteOrder
 from gdbext.errors import FaultError
@@ -30,6 +30,7 @@ TYPES = {1: "an object file", 2: "an executable", 3: "a shared object or executa
 _MODULE_SEGMENTS = 128
 _MODULE_NOTES = 64
 _NOTE_BYTES = 1 << 16
+_SECTIONS = 1 << 16
 _DEBUGLINK = b".gnu_debuglink\0"
 
 
@@ -40,6 +41,7 @@ class ElfHeader:
     :param type: ``e_type``.
     :param machine: ``e_machine``.
     :param phnum: ``e_phnum`` as written, :data:`PN_XNUM` included.
+    :param shnum: ``e_shnum`` as written: 0 where section 0 has the count in sh_size.
     """
 
     pointer_size: int
@@ -50,6 +52,9 @@ class ElfHeader:
     shoff: int
     phentsize: int
     phnum: int
+    shentsize: int
+    shnum: int
+    shstrndx: int
 
     @property
     def order_mark(self) -> str:
@@ -87,6 +92,21 @@ class Segment:
         )
 
 
+class Section(NamedTuple):
+    """A section header: ``sh_name``, ``sh_type``, …, offset and sizes in bytes."""
+
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry_size: int
+
+
 @dataclass(frozen=True)
 class Note:
     """A note: its owner, type and contents."""
@@ -106,8 +126,8 @@ def find_header(data: Buffer) -> Optional[ElfHeader]:
         return None
     order: ByteOrder = "little" if head[5] == 1 else "big"
     fields = struct.unpack_from(("<" if order == "little" else ">") + _HEADER[wide], head, 16)
-    kind, machine, _, _, phoff, shoff, _, _, phentsize, phnum = fields[:10]
-    return ElfHeader(8 if wide else 4, order, kind, machine, phoff, shoff, phentsize, phnum)
+    kind, machine, _, _, phoff, shoff, _, _, *tables = fields
+    return ElfHeader(8 if wide else 4, order, kind, machine, phoff, shoff, *tables)
 
 
 _HEADER = {True: "HHIQQQIHHHHHH", False: "HHIIIIIHHHHHH"}
@@ -263,14 +283,28 @@ def find_debuglink(read: Callable[[int, int], Buffer]) -> Optional[str]:
     header = find_header(head)
     if header is None:
         return None
-    wide = header.pointer_size == 8
-    size, count, names = struct.unpack_from(header.order_mark + "HHH", head, 58 if wide else 46)
-    if size != (64 if wide else 40):
+    sections = read_sections(read, header)
+    if header.shstrndx >= len(sections):
         return None
-    table, form = read(header.shoff, size * count), header.order_mark + ("IIQQQQ" if wide else "IIIIII")
-    rows = [struct.unpack_from(form, table, at) for at in range(0, len(table) - size + 1, size)]
-    strings = bytes(read(rows[names][4], min(rows[names][5], _NOTE_BYTES))) if names < len(rows) else b""
-    for name, _, _, _, offset, length in rows:
-        if strings[name : name + len(_DEBUGLINK)] == _DEBUGLINK:
-            return os.fsdecode(bytes(read(offset, min(length, 4096))).partition(b"\0")[0]) or None
+    table = sections[header.shstrndx]
+    names = bytes(read(table.offset, min(table.size, _NOTE_BYTES)))
+    for section in sections:
+        if names.startswith(_DEBUGLINK, section.name):
+            return os.fsdecode(bytes(read(section.offset, min(section.size, 4096))).partition(b"\0")[0]) or None
     return None
+
+
+def read_sections(read: Callable[[int, int], Buffer], header: ElfHeader) -> Sequence[Section]:
+    """Return an ELF file's sections as far as the file holds them: none where it has none.
+
+    :param read: file offset and size to bytes; fewer at the end of the file.
+    """
+    form = struct.Struct(header.order_mark + ("IIQQQQIIQQ" if header.pointer_size == 8 else "IIIIIIIIII"))
+    if header.shentsize != form.size or not header.shoff:
+        return ()
+    count = header.shnum
+    if not count:  # more than fit
+        first = bytes(read(header.shoff, form.size))
+        count = min(form.unpack(first)[5], _SECTIONS) if len(first) == form.size else 0
+    table = bytes(read(header.shoff, count * form.size))
+    return [Section(*row) for row in form.iter_unpack(table[: len(table) // form.size * form.size])]

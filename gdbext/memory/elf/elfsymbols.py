@@ -6,13 +6,13 @@ Names of structures are those of ``elf.h``. The bytes are of unknown honesty: wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.memory import Buffer
-from gdbext.memory.elf.elffile import PT_LOAD, ElfHeader, Segment, find_header, parse_segments
+from gdbext.memory.elf.elffile import PT_LOAD, ElfHeader, Section, Segment, find_header, parse_segments, read_sections
 
 U64 = npt.NDArray[np.uint64]
 
@@ -22,7 +22,6 @@ STT_OBJECT, STT_COMMON, STT_TLS = 1, 5, 6
 STB_LOCAL = 0
 SHN_UNDEF, SHN_ABS = 0, 0xFFF1
 
-_SECTIONS = 1 << 16
 _NAME = 4096
 
 
@@ -88,37 +87,12 @@ def find_symbol_table(data: Buffer) -> Optional[SymbolTable]:
     header = find_header(data)
     if header is None or header.phentsize not in (0, header.entry_size):
         return None
-    sections = _sections(data, header)
+    sections = read_sections(lambda offset, size: memoryview(data)[offset : offset + size], header)
     for kind in (SHT_SYMTAB, SHT_DYNSYM):
         for section in sections:
-            if section[1] == kind and section[6] < len(sections):
-                return _table(data, header, section, sections[section[6]])
+            if section.type == kind and section.link < len(sections):
+                return _table(data, header, section, sections[section.link])
     return None
-
-
-# sh_name, sh_type, sh_flags, sh_addr, sh_offset, sh_size, sh_link, sh_info, sh_addralign, sh_entsize
-_Section = Tuple[int, ...]
-
-
-def _sections(data: Buffer, header: ElfHeader) -> Sequence[_Section]:
-    kind = _section_type(header)
-    counts = header.order_mark + "u2"
-    at = 58 if header.pointer_size == 8 else 46
-    size, count = np.frombuffer(memoryview(data)[at : at + 4], counts).tolist()
-    if size != kind.itemsize or not header.shoff:
-        return ()
-    table = memoryview(data)[header.shoff : header.shoff + min(count or _SECTIONS, _SECTIONS) * size]
-    rows: List[_Section] = np.frombuffer(table[: len(table) // size * size], kind).tolist()
-    # More than fit into e_shnum: section 0 says how many.
-    return rows[: rows[0][5]] if not count and rows else rows
-
-
-def _section_type(header: ElfHeader) -> "np.dtype[np.void]":
-    word = header.order_mark + ("u8" if header.pointer_size == 8 else "u4")
-    half = header.order_mark + "u4"
-    names = ("name", "type", "flags", "addr", "offset", "size", "link", "info", "align", "entsize")
-    wide = {"flags", "addr", "offset", "size", "align", "entsize"}
-    return np.dtype([(name, word if name in wide else half) for name in names])
 
 
 def _symbol_type(header: ElfHeader) -> "np.dtype[np.void]":
@@ -134,7 +108,7 @@ def _symbol_type(header: ElfHeader) -> "np.dtype[np.void]":
     )  # fmt: skip
 
 
-def _table(data: Buffer, header: ElfHeader, section: _Section, strings: _Section) -> SymbolTable:
+def _table(data: Buffer, header: ElfHeader, section: Section, strings: Section) -> SymbolTable:
     kind = _symbol_type(header)
     table = _part(data, section)
     symbols = np.frombuffer(table[: len(table) // kind.itemsize * kind.itemsize], kind)
@@ -149,12 +123,12 @@ def _table(data: Buffer, header: ElfHeader, section: _Section, strings: _Section
         _variables(symbols[held & (what == STT_TLS)], names),
         0 if first is None else first.address - first.offset,
         block,
-        section[1] == SHT_SYMTAB,
+        section.type == SHT_SYMTAB,
     )
 
 
-def _part(data: Buffer, section: _Section) -> memoryview:
-    return memoryview(data)[section[4] : section[4] + section[5]]
+def _part(data: Buffer, section: Section) -> memoryview:
+    return memoryview(data)[section.offset : section.offset + section.size]
 
 
 def _segments(data: Buffer, header: ElfHeader) -> Sequence[Segment]:
