@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-import sys
+import struct
 from collections import defaultdict
 from contextlib import suppress
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -74,9 +74,9 @@ def _is_special(path: str) -> bool:
 
 def _is_kernels(path: str) -> bool:
     """Whether a file is made by the kernel as it is read: to stat(2) it is regular."""
-    facts = ctypes.create_string_buffer(1024)  # struct statfs, which begins with the type
+    facts = ctypes.create_string_buffer(1024)  # struct statfs: f_type, as wide as the machine has it, then f_bsize
     found = _LIBC.statfs(os.fsencode(path), facts) == 0
-    return found and int.from_bytes(facts.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) & 0xFFFFFFFF in _KERNELS
+    return found and not _KERNELS.isdisjoint(struct.unpack_from("=2I", facts))
 
 
 def _find_special(path: str, folders: Sequence[str]) -> Optional[str]:
