@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import List, Sequence
+from typing import Iterable, Iterator, List, Sequence
 
 from gdbext.heap.model import Heap
 from gdbext.report import Evidence, Problem
+
+_MOST_OF_A_KIND = 50  # problems
 
 
 def evidence_of(heaps: Sequence[Heap]) -> List[Evidence]:
@@ -29,6 +31,21 @@ def problems_of(heaps: Sequence[Heap], brief: bool = False) -> List[Problem]:
         for heap in heaps
         for one in (heap.in_brief if brief else heap.problems)
     ]
+
+
+def bounded(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Iterate over the first of each kind, then say how many more there are."""
+    met: Counter[str] = Counter()
+    corrupt: Counter[str] = Counter()
+    for one in problems:
+        met[one.kind] += 1
+        if met[one.kind] <= _MOST_OF_A_KIND:
+            yield one
+        else:
+            corrupt[one.kind] += one.corruption
+    for kind, count in met.items():
+        if count > _MOST_OF_A_KIND:
+            yield Problem(kind, None, f"{count - _MOST_OF_A_KIND} more problems of this kind", corrupt[kind] > 0)
 
 
 def _alone(heaps: Sequence[Heap]) -> "set[str]":

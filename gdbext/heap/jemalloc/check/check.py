@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Iterable, Iterator, Sequence
+from typing import Iterator, Sequence
 
 from gdbext.heap.jemalloc.check.counts import check_bases, check_counts, check_current, check_slabs, check_states
 from gdbext.heap.jemalloc.check.flux import Flux
 from gdbext.heap.jemalloc.check.lists import check_lists
 from gdbext.heap.jemalloc.check.tcaches import check_tcaches
 from gdbext.heap.jemalloc.model import Jemalloc
+from gdbext.heap.reading import bounded
 from gdbext.report import Problem
 
-_MOST = 50  # problems of one kind
 _MISSING = ("absent-memory", "interrupted")
 
 
@@ -22,7 +21,7 @@ def check_heap(heap: Jemalloc) -> Sequence[Problem]:
     What was being changed at the stop is told as such and is no corruption. Where memory is absent or the walk was
     interrupted, only what needs no other extent is checked.
     """
-    return [*_reading(heap), *_bounded(_checks(heap))]
+    return [*_reading(heap), *bounded(_checks(heap))]
 
 
 def _reading(heap: Jemalloc) -> Iterator[Problem]:
@@ -47,18 +46,3 @@ def _checks(heap: Jemalloc) -> Iterator[Problem]:
         yield from check_lists(heap, flux)
     yield from check_slabs(heap, flux)
     yield from check_tcaches(heap, flux, whole)
-
-
-def _bounded(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Iterate over the first of each kind, then say how many more there are."""
-    met: Counter[str] = Counter()
-    corrupt: Counter[str] = Counter()
-    for one in problems:
-        met[one.kind] += 1
-        if met[one.kind] <= _MOST:
-            yield one
-        else:
-            corrupt[one.kind] += one.corruption
-    for kind, count in met.items():
-        if count > _MOST:
-            yield Problem(kind, None, f"{count - _MOST} more problems of this kind", corrupt[kind] > 0)

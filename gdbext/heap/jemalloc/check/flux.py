@@ -8,23 +8,18 @@ only the threads' places tell.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterable, Optional, Sequence
+from typing import Optional, Sequence
 
 import numpy as np
 
 from gdbext.errors import FaultError
+from gdbext.heap.inside import say_inside
 from gdbext.heap.jemalloc.model import ExtentState, Jemalloc
-from gdbext.memory.bulk import words_at
-from gdbext.process import Module, Thread
-from gdbext.report import Problem, ThreadRef
-from gdbext.target import Target
+from gdbext.report import Problem
 from gdbext.wording import count_text
 
 _MARK = "; in flux: "  # stands between what does not hold and why it need not
 _REASONS = 3  # that are told where all are told in one
-_WORDS = 16  # of a thread's stack that may hold the way back from a system call that jemalloc made
-_AT_ENTRY = 9
-_PROGRAM_COUNTERS = ("rip", "pc")
 
 
 class Flux:
@@ -74,14 +69,7 @@ class Flux:
     def inside(self) -> str:
         """Say whether a thread was in jemalloc's code."""
         module = self.heap.location.module
-        if module is None:
-            return ""
-        refs = [thread.ref for thread in self.target.threads if _is_in(self.target, thread, module)]
-        if not refs:
-            return ""
-        if module == self.target.find_module(self.target.auxv.get(_AT_ENTRY, 0)):
-            return "jemalloc is part of the program, a thread may be inside it"
-        return f"{_names(refs)} inside jemalloc"
+        return "" if module is None else say_inside(self.target, module, "jemalloc")
 
     @cached_property
     def _in_transition(self) -> set[int]:
@@ -115,34 +103,3 @@ def in_brief(problems: Sequence[Problem]) -> Sequence[Problem]:
         "`gx jemalloc check` lists them"
     )
     return [*(one for one in problems if _MARK not in one.message), Problem("in-flux", None, message)]
-
-
-def _names(refs: Sequence[ThreadRef]) -> str:
-    first = refs[0].name or refs[0].lwp or refs[0].number
-    return f"thread {first} is" if len(refs) == 1 else f"{len(refs)} threads, {first} among them, are"
-
-
-def _is_in(target: Target, thread: Thread, module: Module) -> bool:
-    counters = [thread.registers[name] for name in _PROGRAM_COUNTERS if name in thread.registers]
-    return any(_is_code(target, address, module) for address in (*counters, *_returns(target, thread)))
-
-
-def _is_code(target: Target, address: int, module: Module) -> bool:
-    if not module.base <= address < module.end:
-        return False
-    region = target.index.find(address)
-    return region is not None and ("x" in region.permissions or "?" in region.permissions)
-
-
-def _returns(target: Target, thread: Thread) -> Iterable[int]:
-    if thread.stack_pointer is None:
-        return ()
-    start = thread.stack_pointer & ~7
-    region = target.index.find(start)
-    if region is None:
-        return ()
-    try:
-        count = min(_WORDS, (region.end - start) // 8)
-        return [int(word) for word in words_at(target.memory, target.abi, start, count)]
-    except FaultError:
-        return ()
