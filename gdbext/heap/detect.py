@@ -7,10 +7,15 @@ from typing import Callable, List, Sequence
 from gdbext.heap.glibc.heap import find_heaps as find_glibc_heaps
 from gdbext.heap.jemalloc.heap import find_heaps as find_jemalloc_heaps
 from gdbext.heap.model import Heap
+from gdbext.heap.tcmalloc.heap import find_heaps as find_tcmalloc_heaps
 from gdbext.progress import Progress
 from gdbext.target import Target
 
-FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (find_glibc_heaps, find_jemalloc_heaps)
+FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (
+    find_glibc_heaps,
+    find_jemalloc_heaps,
+    find_tcmalloc_heaps,
+)
 
 
 def find_heaps(target: Target, progress: Progress) -> List[Heap]:

@@ -16,7 +16,6 @@ from tests.support import gdbrun, preloaded
 from tests.support.cache import CHECKOUT
 
 SOURCE = CHECKOUT / "tests" / "gdb" / "data" / "owners.c"
-TCMALLOC = ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
 
 
 @pytest.fixture(scope="module")
@@ -113,26 +112,20 @@ def check_unknown(answer, verdict, name):
 
 
 UNKNOWN = {
-    "static musl": ("musl-gcc", ("-static",), {}, ("malloc", "64"), "musl"),
-    "musl": ("musl-gcc", (), {}, ("malloc", "64"), "musl"),
-    "tcmalloc": ("gcc", (), {"LD_PRELOAD": "tcmalloc"}, ("malloc", "64"), "tcmalloc"),
-    "its own": ("gcc", (), {}, ("pool", "64"), None),
+    "static musl": ("musl-gcc", ("-static",), ("malloc", "64"), "musl"),
+    "musl": ("musl-gcc", (), ("malloc", "64"), "musl"),
+    "its own": ("gcc", (), ("pool", "64"), None),
 }
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
 def test_an_unknown_allocator_is_never_clean(built, tmp_path, what):
-    compiler, flags, environment, arguments, name = UNKNOWN[what]
+    compiler, flags, arguments, name = UNKNOWN[what]
     program = built(compiler, *flags)
-    if environment:
-        found = [str(place) for name in TCMALLOC for place in Path("/usr/lib").glob(f"*/{name}")]
-        if not found:
-            pytest.skip("no tcmalloc is installed")
-        environment = {"LD_PRELOAD": found[0]}
     (tmp_path / "kernel").mkdir()
-    core = dumped(program, tmp_path / "kernel", *arguments, environment=environment)
+    core = dumped(program, tmp_path / "kernel", *arguments)
     check_unknown(*triage(tmp_path, str(program), str(core)), name)
-    with parked(program, *arguments, environment=environment) as pid:
+    with parked(program, *arguments) as pid:
         check_unknown(*triage(tmp_path, "-p", str(pid)), name)
 
 

@@ -32,10 +32,10 @@ ANONYMOUS = "anonymous rest"
 
 FREE_PARTS = (
     "free", "bins", "top", "heap slack", "free regions", "dirty", "muzzy", "cache of small extents",
-    "huge pages (free)",
+    "huge pages (free)", "free objects", "free pages",
 )  # fmt: skip
 
-_RETAINED = " retained"  # address space that jemalloc keeps, without pages
+_RETAINED = " retained"  # address space that an allocator keeps, without pages
 _CLASHES_TOLD = 5
 _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
 

@@ -1,0 +1,113 @@
+"""From tcmalloc's spans and objects to the neutral model: blocks, spans, charges."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Callable, List, Tuple
+
+import numpy as np
+
+from gdbext.heap.model import Blocks, LazyCharges, Span, State
+from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL, ON_RETURNED
+from gdbext.heap.tcmalloc.model import IN_SPAN, IN_THREAD, IN_TRANSFER, PROGRAM, U64, Mask, Tcmalloc
+from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged, without
+
+_NEAR = 1 << 18  # bytes between two of its structures that one piece of its metadata holds: 128 KiB are taken at once
+_STATES = {PROGRAM: State.IN_USE, IN_SPAN: State.FREE, IN_TRANSFER: State.FREE, IN_THREAD: State.TCACHE}
+
+
+def blocks_of(heap: Tcmalloc) -> Blocks:
+    """Return objects, large blocks, and the free spans that are not returned."""
+    spans = heap.spans
+    address, size = objects_of(heap)
+    states = np.array([int(_STATES[holder]) for holder in range(len(_STATES))], np.uint8)
+    parts = [_blocks(address, size, states[heap.held])]
+    for picked, state in ((large(heap), State.IN_USE), (spans.location == ON_NORMAL, State.DIRTY)):
+        chosen = np.flatnonzero(picked)
+        parts.append(_blocks(spans.start[chosen], spans.size[chosen], np.full(len(chosen), int(state), np.uint8)))
+    return Blocks.join(parts)
+
+
+def _blocks(address: U64, size: U64, state: "np.ndarray[tuple[int], np.dtype[np.uint8]]") -> Blocks:
+    return Blocks(address, size, state, np.zeros(len(address), np.uint8))
+
+
+def objects_of(heap: Tcmalloc) -> Tuple[U64, U64]:
+    """Return address and size of every object, by span."""
+    count = np.diff(heap.first)
+    classes = np.array(heap.location.classes, np.uint64)
+    each = classes[np.minimum(heap.spans.sizeclass, len(classes) - 1)]
+    size = np.repeat(each, count)
+    number = np.arange(len(size), dtype=np.uint64) - np.repeat(heap.first[:-1].astype(np.uint64), count)
+    return np.repeat(heap.spans.start, count) + number * size, size
+
+
+def large(heap: Tcmalloc) -> Mask:
+    """Return which spans are one block each."""
+    picked: Mask = (heap.spans.location == IN_USE) & (heap.spans.sizeclass == 0)
+    return picked
+
+
+def spans_of(heap: Tcmalloc) -> List[Span]:
+    """Return what it took from the system, its metadata included."""
+    pieces = joined(tuple(np.concatenate(two) for two in zip(_ground(heap), metadata_of(heap))))  # type: ignore[arg-type]
+    regions = heap.target.index
+    return [
+        Span(start, end, "brk" if (region := regions.find(start)) and region.name == "[heap]" else "mmap", 0)
+        for start, end in zip(*(column.tolist() for column in pieces))
+    ]
+
+
+def _ground(heap: Tcmalloc) -> Intervals:
+    return merged((heap.spans.start, heap.spans.start + heap.spans.size))
+
+
+def metadata_of(heap: Tcmalloc) -> Intervals:
+    """Return where its page map's leaves, spans and thread caches lie, beside the spans.
+
+    It takes 8 MiB from the system for these, and hands out 128 KiB for structures of one kind.
+    """
+    cache = heap.location.cache
+    pieces = [(leaf, leaf + heap.leaf_bytes) for leaf in heap.leaves.tolist()]
+    pieces += [(one, one + cache.size) for one in heap.location.caches or () if cache is not None]
+    at = np.sort(heap.spans.at)
+    begins = np.flatnonzero(np.diff(at, prepend=np.uint64(0)) > _NEAR)
+    ends = np.append(at[begins[1:] - 1], at[-1:]) + np.uint64(heap.location.layouts.span.size)
+    held = columns([*pieces, *zip(at[begins].tolist(), ends.tolist())])
+    mapped = [(region.start, region.end) for region in heap.target.index.regions if region.writable]
+    inside = Coverage(*joined(columns(mapped))).holds_whole(*held)
+    return without(joined(merged((held[0][inside], held[1][inside]))), joined(_ground(heap)))
+
+
+def charges_of(heap: Tcmalloc) -> LazyCharges:
+    """Return the ledger's intervals."""
+    spans = heap.spans
+
+    def objects(*holders: int) -> Intervals:
+        address, size = objects_of(heap)
+        picked = np.isin(heap.held, holders)
+        return joined((address[picked], address[picked] + size[picked]))
+
+    def whole(picked: Mask) -> Intervals:
+        return joined((spans.start[picked], spans.start[picked] + spans.size[picked]))
+
+    def used() -> Intervals:
+        return joined(tuple(np.concatenate(two) for two in zip(objects(PROGRAM), whole(large(heap)))))  # type: ignore[arg-type]
+
+    def slack() -> Intervals:
+        classes = np.array(heap.location.classes, np.uint64)
+        each = classes[np.minimum(spans.sizeclass, len(classes) - 1)]
+        taken = np.diff(heap.first).astype(np.uint64) * each
+        picked = spans.slabs
+        return joined((spans.start[picked] + taken[picked], spans.start[picked] + spans.size[picked]))
+
+    makers: List[Tuple[str, Callable[[], Intervals]]] = [
+        ("in use", used),
+        ("tcache", partial(objects, IN_THREAD)),
+        ("free objects", partial(objects, IN_SPAN, IN_TRANSFER)),
+        ("free pages", partial(whole, spans.location == ON_NORMAL)),
+        ("retained", partial(whole, spans.location >= ON_RETURNED)),
+        ("overhead", slack),
+        ("metadata", partial(metadata_of, heap)),
+    ]
+    return LazyCharges([(f"tcmalloc {owner}", make) for owner, make in makers])

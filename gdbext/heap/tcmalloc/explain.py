@@ -1,0 +1,31 @@
+"""What an address is in tcmalloc's own terms: object and span, large block, free span."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import numpy as np
+
+from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL
+from gdbext.heap.tcmalloc.model import HOLDERS, Tcmalloc
+from gdbext.wording import size_text
+
+
+def explain(heap: Tcmalloc, address: int) -> Optional[str]:
+    """Return one line on an address, or None when it is in no span."""
+    spans = heap.spans
+    at = int(np.searchsorted(spans.start, np.uint64(address), side="right")) - 1
+    if at < 0 or address - int(spans.start[at]) >= int(spans.size[at]):
+        return None
+    where = f"span {int(spans.start[at]):#x} of {size_text(int(spans.size[at]))}"
+    if spans.location[at] != IN_USE:
+        return f"{where}, free" if spans.location[at] == ON_NORMAL else f"{where}, free and returned to the system"
+    number = int(spans.sizeclass[at])
+    if not number:
+        return f"large block, {where}"
+    each, count = heap.location.classes[number], int(heap.first[at + 1] - heap.first[at])
+    nth = (address - int(spans.start[at])) // each
+    if nth >= count:
+        return f"behind the last object in {where}"
+    holder = HOLDERS[heap.held[heap.first[at] + nth]]
+    return f"object {nth} of {count} ({each} bytes each) in {where}, {holder}"

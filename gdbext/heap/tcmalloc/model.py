@@ -1,0 +1,135 @@
+"""What was read of one tcmalloc, as plain data: unknown is None, never 0. Pages are its own, not the machine's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import List, Optional, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gdbext.errors import FaultError
+from gdbext.heap.tcmalloc.layouts import IN_USE, LOCATION, Layouts, Sizes
+from gdbext.layout import StructLayout
+from gdbext.process import Module
+from gdbext.report import Evidence, Problem
+from gdbext.target import Target
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where one tcmalloc keeps what.
+
+    :param shift: ``kPageShift``.
+    :param classes: ``class_to_size_`` as far as it is used: bytes by size class, 0 for class 0.
+    :param moved: ``num_objects_to_move_``: objects in a slot of the transfer cache, by class.
+    :param root: address of the page map's root.
+    :param stats: address of ``PageHeap::Stats``.
+    :param central: address of ``central_cache_[0]``.
+    :param caches: addresses of all thread caches; None where they could not be found.
+    :param cache: their layout.
+    """
+
+    module: Module
+    sizes: Sizes
+    layouts: Layouts
+    shift: int
+    classes: Sequence[int]
+    moved: Sequence[int]
+    root: int
+    stats: int
+    central: int
+    caches: Optional[Sequence[int]] = None
+    cache: Optional[StructLayout] = None
+    evidence: Sequence[Evidence] = ()
+
+    @property
+    def page(self) -> int:
+        """Bytes of one of its pages."""
+        return 1 << self.shift
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """The spans of the page map, by address.
+
+    :param at: address of the ``Span``.
+    :param start: first address of its memory.
+    :param size: bytes.
+    """
+
+    at: U64
+    start: U64
+    size: U64
+    objects: U64
+    refcount: U64
+    sizeclass: U64
+    flags: U64
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def select(self, picked: "Mask | I64") -> "Spans":
+        """Return the spans that a mask or an index array picks."""
+        return Spans(*(getattr(self, name)[picked] for name in self.__dataclass_fields__))
+
+    @cached_property
+    def location(self) -> U64:
+        """In use, on the list of free spans, or on that of returned ones."""
+        location: U64 = self.flags & np.uint64(LOCATION)
+        return location
+
+    @cached_property
+    def slabs(self) -> Mask:
+        """Those that are cut into objects of a size class."""
+        cut: Mask = (self.location == IN_USE) & (self.sizeclass > 0)
+        return cut
+
+
+@dataclass
+class Tcmalloc:
+    """One tcmalloc.
+
+    :param leaves: addresses of the page map's leaves, each of ``leaf_bytes``.
+    :param first: of each span the index of its first object among all, in the order of spans; spans that are not cut
+        into objects have none.
+    :param held: of each object where it lies: one of :data:`PROGRAM` and those after it.
+    """
+
+    target: Target
+    location: Location
+    spans: Spans
+    leaves: U64
+    leaf_bytes: int
+    first: I64 = field(default_factory=lambda: np.zeros(1, np.int64))
+    held: "npt.NDArray[np.uint8]" = field(default_factory=lambda: np.zeros(0, np.uint8))
+    problems: List[Problem] = field(default_factory=list)
+    complete: bool = True
+
+    def drop_overlaps(self) -> None:
+        """Leave out spans that reach into one before, with a problem: each byte has one owner."""
+        spans = self.spans
+        ends = np.maximum.accumulate(spans.start + spans.size)
+        over = np.flatnonzero(spans.start[1:] < ends[:-1]) + 1
+        if len(over):
+            first = int(spans.at[over[0]])
+            message = f"{len(over)} spans overlap one before, the first {first:#x}: they were left out"
+            self.problems.append(Problem("page-map", first, message, corruption=True))
+            self.spans = spans.select(np.setdiff1d(np.arange(len(spans)), over))
+
+    @property
+    def system_bytes(self) -> Optional[int]:
+        """What the page heap says that it took from the system, bytes; None where that cannot be read."""
+        try:
+            return self.location.layouts.stats.read(self.target.reader, self.location.stats, "system_bytes")
+        except FaultError:
+            return None
+
+
+PROGRAM, IN_SPAN, IN_TRANSFER, IN_THREAD = range(4)
+HOLDERS = ("in use", "on its span's list", "in the transfer cache", "in a thread cache")
