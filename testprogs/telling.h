@@ -9,7 +9,6 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -73,11 +72,15 @@ static int flag_option(const char *name)
     return 0;
 }
 
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+
 /* Is the running libc at least 2.MINOR? */
 static UNUSED int glibc_at_least(unsigned minor)
 {
     return strtoul(gnu_get_libc_version() + 2, NULL, 10) >= minor;
 }
+#endif
 
 /* ---- threads ---- */
 
@@ -266,7 +269,7 @@ static UNUSED void json_null(const char *key)
     out_text("null");
 }
 
-static void json_text(const char *key, const char *value)
+static UNUSED void json_text(const char *key, const char *value)
 {
     json_key(key);
     out_string(value, strlen(value));

@@ -7,6 +7,7 @@ from typing import Callable, List, Sequence
 from gdbext.heap.glibc.heap import find_heaps as find_glibc_heaps
 from gdbext.heap.jemalloc.heap import find_heaps as find_jemalloc_heaps
 from gdbext.heap.model import Heap
+from gdbext.heap.musl.heap import find_heaps as find_musl_heaps
 from gdbext.heap.tcmalloc.heap import find_heaps as find_tcmalloc_heaps
 from gdbext.progress import Progress
 from gdbext.target import Target
@@ -15,6 +16,7 @@ FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (
     find_glibc_heaps,
     find_jemalloc_heaps,
     find_tcmalloc_heaps,
+    find_musl_heaps,
 )
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Iterable, Iterator, List, Sequence
 
 from gdbext.heap.model import Heap
+from gdbext.memory import RegionIndex
+from gdbext.memory.intervals import Coverage, columns, joined
 from gdbext.report import Evidence, Problem
 
 _MOST_OF_A_KIND = 50  # problems
@@ -46,6 +48,11 @@ def bounded(problems: Iterable[Problem]) -> Iterator[Problem]:
     for kind, count in met.items():
         if count > _MOST_OF_A_KIND:
             yield Problem(kind, None, f"{count - _MOST_OF_A_KIND} more problems of this kind", corrupt[kind] > 0)
+
+
+def mapped_ranges(index: RegionIndex) -> Coverage:
+    """Return the memory that a target may write, regions that touch as one: no heap reaches beyond."""
+    return Coverage(*joined(columns((region.start, region.end) for region in index.regions if region.writable)))
 
 
 def _alone(heaps: Sequence[Heap]) -> "set[str]":

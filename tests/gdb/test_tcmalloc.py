@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
 
@@ -149,14 +149,9 @@ def test_what_an_address_is(zoo):
 # ---- hostile ----
 
 
-@lru_cache(maxsize=None)
-def _places(core: Path) -> "list[tuple[int, int]]":
-    """Where in the file of a core what the allocator keeps for itself is: offset and bytes."""
-    with gdbext.open_core(str(core)) as session:
-        heap = heap_of(session)
-        location = heap.detail.location
-        ranges = [*heap.metadata, (location.module.base, location.module.end)]
-        segments = subprocess.run(["readelf", "-lW", str(core)], capture_output=True, text=True).stdout
+def places(core: Path, ranges: "Sequence[tuple[int, int]]") -> "list[tuple[int, int]]":
+    """Where in the file of a core ranges of addresses are: offset and bytes."""
+    segments = subprocess.run(["readelf", "-lW", str(core)], capture_output=True, text=True).stdout
     loads = [[int(word, 16) for word in line.split()[1:5]] for line in segments.splitlines() if " LOAD " in line]
     return [
         (offset + max(start, base) - base, min(end, base + size) - max(start, base))
@@ -164,6 +159,15 @@ def _places(core: Path) -> "list[tuple[int, int]]":
         for start, end in ranges
         if max(start, base) < min(end, base + size)
     ]
+
+
+@lru_cache(maxsize=None)
+def _places(core: Path) -> "list[tuple[int, int]]":
+    """Where what the allocator keeps for itself is."""
+    with gdbext.open_core(str(core)) as session:
+        heap = heap_of(session)
+        module = heap.detail.location.module
+        return places(core, [*heap.metadata, (module.base, module.end)])
 
 
 @pytest.mark.parametrize("seed", range(6))

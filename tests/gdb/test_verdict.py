@@ -112,8 +112,6 @@ def check_unknown(answer, verdict, name):
 
 
 UNKNOWN = {
-    "static musl": ("musl-gcc", ("-static",), ("malloc", "64"), "musl"),
-    "musl": ("musl-gcc", (), ("malloc", "64"), "musl"),
     "its own": ("gcc", (), ("pool", "64"), None),
 }
 

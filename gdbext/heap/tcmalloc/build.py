@@ -21,7 +21,7 @@ def read_tcmalloc(target: Target, location: Location, progress: Progress) -> Tcm
     try:
         heap.spans, heap.leaves, heap.problems = read_spans(target, location, progress)
         heap.complete = not any(one.kind == "absent-memory" for one in heap.problems)
-        heap.drop_overlaps()
+        heap.drop_unsound()
         read_caches(heap, progress)
         if location.caches is None:
             message = "tcmalloc's thread caches were not found: what they hold counts as in use"

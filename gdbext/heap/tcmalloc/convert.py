@@ -8,9 +8,10 @@ from typing import Callable, List, Tuple
 import numpy as np
 
 from gdbext.heap.model import Blocks, LazyCharges, Span, State
+from gdbext.heap.reading import mapped_ranges
 from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL, ON_RETURNED
 from gdbext.heap.tcmalloc.model import IN_SPAN, IN_THREAD, IN_TRANSFER, PROGRAM, U64, Mask, Tcmalloc
-from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged, without
+from gdbext.memory.intervals import Intervals, columns, joined, merged, without
 
 _NEAR = 1 << 18  # bytes between two of its structures that one piece of its metadata holds: 128 KiB are taken at once
 _STATES = {PROGRAM: State.IN_USE, IN_SPAN: State.FREE, IN_TRANSFER: State.FREE, IN_THREAD: State.TCACHE}
@@ -74,8 +75,7 @@ def metadata_of(heap: Tcmalloc) -> Intervals:
     begins = np.flatnonzero(np.diff(at, prepend=np.uint64(0)) > _NEAR)
     ends = np.append(at[begins[1:] - 1], at[-1:]) + np.uint64(heap.location.layouts.span.size)
     held = columns([*pieces, *zip(at[begins].tolist(), ends.tolist())])
-    mapped = [(region.start, region.end) for region in heap.target.index.regions if region.writable]
-    inside = Coverage(*joined(columns(mapped))).holds_whole(*held)
+    inside = mapped_ranges(heap.target.index).holds_whole(*held)
     return without(joined(merged((held[0][inside], held[1][inside]))), joined(_ground(heap)))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.errors import FaultError
+from gdbext.heap.reading import mapped_ranges
 from gdbext.heap.tcmalloc.layouts import IN_USE, LOCATION, Layouts, Sizes
 from gdbext.layout import StructLayout
 from gdbext.process import Module
@@ -111,16 +112,18 @@ class Tcmalloc:
     problems: List[Problem] = field(default_factory=list)
     complete: bool = True
 
-    def drop_overlaps(self) -> None:
-        """Leave out spans that reach into one before, with a problem: each byte has one owner."""
+    def drop_unsound(self) -> None:
+        """Leave out spans that reach into one before, or beyond what is mapped, with a problem."""
         spans = self.spans
-        ends = np.maximum.accumulate(spans.start + spans.size)
-        over = np.flatnonzero(spans.start[1:] < ends[:-1]) + 1
-        if len(over):
-            first = int(spans.at[over[0]])
-            message = f"{len(over)} spans overlap one before, the first {first:#x}: they were left out"
-            self.problems.append(Problem("page-map", first, message, corruption=True))
-            self.spans = spans.select(np.setdiff1d(np.arange(len(spans)), over))
+        ends = spans.start + spans.size
+        wrong = ~mapped_ranges(self.target.index).holds_whole(spans.start, ends)
+        reach = np.maximum.accumulate(np.where(wrong, 0, ends).astype(np.uint64)) if len(spans) else ends
+        wrong[1:] |= spans.start[1:] < reach[:-1]
+        if wrong.any():
+            first = int(spans.at[wrong][0])
+            message = f"{int(wrong.sum())} spans overlap one before or memory that is not mapped, the first {first:#x}"
+            self.problems.append(Problem("page-map", first, f"{message}: they were left out", corruption=True))
+            self.spans = spans.select(~wrong)
 
     @property
     def system_bytes(self) -> Optional[int]:
