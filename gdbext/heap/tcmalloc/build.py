@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gdbext.errors import FaultError
+from gdbext.heap.freelists import Objects
 from gdbext.heap.tcmalloc.caches import read_caches
 from gdbext.heap.tcmalloc.find import leaf_bits
 from gdbext.heap.tcmalloc.model import Location, Spans, Tcmalloc
@@ -17,7 +18,8 @@ from gdbext.target import Target
 def read_tcmalloc(target: Target, location: Location, progress: Progress) -> Tcmalloc:
     """Return one tcmalloc as far as it can be read."""
     none = np.empty(0, np.uint64)
-    heap = Tcmalloc(target, location, Spans(*[none] * 7), none, 8 << leaf_bits(location.shift))
+    nothing = Objects(none, none, np.empty(0, np.int64))
+    heap = Tcmalloc(target, location, Spans(*[none] * 7), none, 8 << leaf_bits(location.shift), nothing)
     try:
         heap.spans, heap.leaves, heap.problems = read_spans(target, location, progress)
         heap.complete = not any(one.kind == "absent-memory" for one in heap.problems)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Iterator, List
 
 from gdbext.errors import FaultError
+from gdbext.heap.freelists import COUNTED
 from gdbext.heap.inside import say_inside
 from gdbext.heap.reading import bounded
-from gdbext.heap.tcmalloc.caches import COUNTED
 from gdbext.heap.tcmalloc.layouts import ON_NORMAL, ON_RETURNED
 from gdbext.heap.tcmalloc.model import Tcmalloc
 from gdbext.report import Problem

@@ -7,10 +7,11 @@ from typing import Callable, List, Tuple
 
 import numpy as np
 
+from gdbext.heap.freelists import PROGRAM
 from gdbext.heap.model import Blocks, LazyCharges, Span, State
 from gdbext.heap.reading import mapped_ranges
 from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL, ON_RETURNED
-from gdbext.heap.tcmalloc.model import IN_SPAN, IN_THREAD, IN_TRANSFER, PROGRAM, U64, Mask, Tcmalloc
+from gdbext.heap.tcmalloc.model import IN_SPAN, IN_THREAD, IN_TRANSFER, U64, Mask, Tcmalloc
 from gdbext.memory.intervals import Intervals, columns, joined, merged, without
 
 _NEAR = 1 << 18  # bytes between two of its structures that one piece of its metadata holds: 128 KiB are taken at once
@@ -20,9 +21,9 @@ _STATES = {PROGRAM: State.IN_USE, IN_SPAN: State.FREE, IN_TRANSFER: State.FREE, 
 def blocks_of(heap: Tcmalloc) -> Blocks:
     """Return objects, large blocks, and the free spans that are not returned."""
     spans = heap.spans
-    address, size = objects_of(heap)
+    address, size = heap.objects.columns
     states = np.array([int(_STATES[holder]) for holder in range(len(_STATES))], np.uint8)
-    parts = [_blocks(address, size, states[heap.held])]
+    parts = [_blocks(address, size, states[heap.objects.held])]
     for picked, state in ((large(heap), State.IN_USE), (spans.location == ON_NORMAL, State.DIRTY)):
         chosen = np.flatnonzero(picked)
         parts.append(_blocks(spans.start[chosen], spans.size[chosen], np.full(len(chosen), int(state), np.uint8)))
@@ -31,16 +32,6 @@ def blocks_of(heap: Tcmalloc) -> Blocks:
 
 def _blocks(address: U64, size: U64, state: "np.ndarray[tuple[int], np.dtype[np.uint8]]") -> Blocks:
     return Blocks(address, size, state, np.zeros(len(address), np.uint8))
-
-
-def objects_of(heap: Tcmalloc) -> Tuple[U64, U64]:
-    """Return address and size of every object, by span."""
-    count = np.diff(heap.first)
-    classes = np.array(heap.location.classes, np.uint64)
-    each = classes[np.minimum(heap.spans.sizeclass, len(classes) - 1)]
-    size = np.repeat(each, count)
-    number = np.arange(len(size), dtype=np.uint64) - np.repeat(heap.first[:-1].astype(np.uint64), count)
-    return np.repeat(heap.spans.start, count) + number * size, size
 
 
 def large(heap: Tcmalloc) -> Mask:
@@ -84,8 +75,8 @@ def charges_of(heap: Tcmalloc) -> LazyCharges:
     spans = heap.spans
 
     def objects(*holders: int) -> Intervals:
-        address, size = objects_of(heap)
-        picked = np.isin(heap.held, holders)
+        address, size = heap.objects.columns
+        picked = np.isin(heap.objects.held, holders)
         return joined((address[picked], address[picked] + size[picked]))
 
     def whole(picked: Mask) -> Intervals:
@@ -95,9 +86,7 @@ def charges_of(heap: Tcmalloc) -> LazyCharges:
         return joined(tuple(np.concatenate(two) for two in zip(objects(PROGRAM), whole(large(heap)))))  # type: ignore[arg-type]
 
     def slack() -> Intervals:
-        classes = np.array(heap.location.classes, np.uint64)
-        each = classes[np.minimum(spans.sizeclass, len(classes) - 1)]
-        taken = np.diff(heap.first).astype(np.uint64) * each
+        taken = heap.objects.count.astype(np.uint64) * heap.objects.each
         picked = spans.slabs
         return joined((spans.start[picked] + taken[picked], spans.start[picked] + spans.size[picked]))
 

@@ -23,9 +23,9 @@ def explain(heap: Tcmalloc, address: int) -> Optional[str]:
     number = int(spans.sizeclass[at])
     if not number:
         return f"large block, {where}"
-    each, count = heap.location.classes[number], int(heap.first[at + 1] - heap.first[at])
+    each, count = heap.location.classes[number], int(heap.objects.count[at])
     nth = (address - int(spans.start[at])) // each
     if nth >= count:
         return f"behind the last object in {where}"
-    holder = HOLDERS[heap.held[heap.first[at] + nth]]
+    holder = HOLDERS[heap.objects.held[heap.objects.first[at] + nth]]
     return f"object {nth} of {count} ({each} bytes each) in {where}, {holder}"

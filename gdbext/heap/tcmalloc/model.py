@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.errors import FaultError
+from gdbext.heap.freelists import PROGRAM, Objects
 from gdbext.heap.reading import mapped_ranges
 from gdbext.heap.tcmalloc.layouts import IN_USE, LOCATION, Layouts, Sizes
 from gdbext.layout import StructLayout
@@ -97,9 +98,7 @@ class Tcmalloc:
     """One tcmalloc.
 
     :param leaves: addresses of the page map's leaves, each of ``leaf_bytes``.
-    :param first: of each span the index of its first object among all, in the order of spans; spans that are not cut
-        into objects have none.
-    :param held: of each object where it lies: one of :data:`PROGRAM` and those after it.
+    :param objects: what spans are cut into, and where each object is: one of :data:`HOLDERS`.
     """
 
     target: Target
@@ -107,8 +106,7 @@ class Tcmalloc:
     spans: Spans
     leaves: U64
     leaf_bytes: int
-    first: I64 = field(default_factory=lambda: np.zeros(1, np.int64))
-    held: "npt.NDArray[np.uint8]" = field(default_factory=lambda: np.zeros(0, np.uint8))
+    objects: Objects
     problems: List[Problem] = field(default_factory=list)
     complete: bool = True
 
@@ -134,5 +132,5 @@ class Tcmalloc:
             return None
 
 
-PROGRAM, IN_SPAN, IN_TRANSFER, IN_THREAD = range(4)
+IN_SPAN, IN_TRANSFER, IN_THREAD = range(PROGRAM + 1, PROGRAM + 4)
 HOLDERS = ("in use", "on its span's list", "in the transfer cache", "in a thread cache")
