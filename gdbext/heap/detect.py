@@ -6,6 +6,7 @@ from typing import Callable, List, Sequence
 
 from gdbext.heap.glibc.heap import find_heaps as find_glibc_heaps
 from gdbext.heap.jemalloc.heap import find_heaps as find_jemalloc_heaps
+from gdbext.heap.mimalloc.heap import find_heaps as find_mimalloc_heaps
 from gdbext.heap.model import Heap
 from gdbext.heap.musl.heap import find_heaps as find_musl_heaps
 from gdbext.heap.tcmalloc.heap import find_heaps as find_tcmalloc_heaps
@@ -17,6 +18,7 @@ FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (
     find_jemalloc_heaps,
     find_tcmalloc_heaps,
     find_musl_heaps,
+    find_mimalloc_heaps,
 )
 
 

@@ -158,7 +158,7 @@ def _configured(version: str, variant: str) -> Jemalloc:
         names = _private_names(_configured(version, "")) if variant else None
         with locked(f"jemalloc-{place.name}"):
             if not _is_made(place, recipe):
-                _require("gcc", "make", "strip", "objcopy")
+                require("gcc", "make", "strip", "objcopy")
                 with _workshop(place) as work:
                     _build(sources, work, version, CONFIGURED[variant], names)
                     _finish(work, place, recipe)
@@ -180,7 +180,7 @@ def _build(sources: Path, work: Path, version: str, options: Sequence[str], name
     """Make the library and the archive of its objects."""
     full_version = f"{version}-0-g{SOURCES[version].commit}"
     fixed = ["-q", "--disable-cxx", f"--with-version={full_version}"]
-    _run([str(sources / "configure"), *fixed, *options], work)
+    run([str(sources / "configure"), *fixed, *options], work)
     if names:
         shutil.copy(names, work / NAMESPACE)
     else:
@@ -195,7 +195,7 @@ def _outputs(names: Optional[Path]) -> list[str]:
 
 
 def _make(work: Path, flags: str, *targets: str) -> None:
-    _run(["make", f"-j{os.cpu_count() or 1}", f"CFLAGS={flags}", *targets], work)
+    run(["make", f"-j{os.cpu_count() or 1}", f"CFLAGS={flags}", *targets], work)
 
 
 def _finish(work: Path, place: Path, recipe: str) -> None:
@@ -207,7 +207,7 @@ def _finish(work: Path, place: Path, recipe: str) -> None:
         shutil.copy2(work / "lib" / name, kept / "lib" / name)
     if (work / NAMESPACE).exists():
         shutil.copy2(work / NAMESPACE, kept / "private_names.h")
-    _run(["strip", "-s", "-o", str(kept / "stripped" / SONAME), str(kept / "lib" / SONAME)], work)
+    run(["strip", "-s", "-o", str(kept / "stripped" / SONAME), str(kept / "lib" / SONAME)], work)
     (kept / "recipe").write_text(recipe)
     shutil.rmtree(place, ignore_errors=True)
     kept.rename(place)
@@ -259,14 +259,14 @@ def _rename(plain: Jemalloc, work: Path, public: str, private: str) -> None:
     renames.write_text("".join(_renames(plain, public, private)))
     archive = work / "lib/libjemalloc_pic.a"
     debug = ["--strip-debug"] if private else []
-    _run(["objcopy", *debug, f"--redefine-syms={renames}", str(plain.archive), str(archive)], work)
+    run(["objcopy", *debug, f"--redefine-syms={renames}", str(plain.archive), str(archive)], work)
     whole = ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive", "-lm", "-pthread"]
-    _run(["gcc", "-shared", f"-Wl,-soname,{SONAME}", *whole, "-o", str(work / "lib" / SONAME)], work)
+    run(["gcc", "-shared", f"-Wl,-soname,{SONAME}", *whole, "-o", str(work / "lib" / SONAME)], work)
 
 
 def _renames(plain: Jemalloc, public: str, private: str) -> list[str]:
     """Return objcopy's lines: all global symbols that the objects define."""
-    listed = _run(["nm", "-g", "--defined-only", "-f", "posix", str(plain.archive)], Path("/"))
+    listed = run(["nm", "-g", "--defined-only", "-f", "posix", str(plain.archive)], Path("/"))
     symbols = {line.split()[0] for line in listed.splitlines() if len(line.split()) >= 3}
     renamed = []
     for symbol in sorted(symbols):
@@ -288,15 +288,35 @@ def _sources(version: str) -> Path:
 
 
 def _fetch(source: Source, place: Path) -> None:
-    _require("cargo")
-    with _workshop(place) as work:
-        (work / "lib.rs").touch()
-        (work / "Cargo.toml").write_text(MANIFEST.format(crate=source.crate, version=source.crate_version))
-        limits = {"CARGO_NET_RETRY": "1", "CARGO_HTTP_TIMEOUT": "20"}
-        _run(["cargo", "vendor", "-q", "--versioned-dirs", "vendor"], work, FETCH_TIMEOUT, limits)
-        (crate,) = (work / "vendor").glob(f"{source.crate}-{source.crate_version}*")
+    with _vendored(source.crate, source.crate_version, place) as crate:
         _mend(crate)
         (crate / "jemalloc").rename(place)
+
+
+@contextmanager
+def _vendored(crate: str, version: str, place: Path) -> Iterator[Path]:
+    """Have cargo fetch a crate; what it made beside the place does not stay."""
+    require("cargo")
+    with _workshop(place) as work:
+        (work / "lib.rs").touch()
+        (work / "Cargo.toml").write_text(MANIFEST.format(crate=crate, version=version))
+        limits = {"CARGO_NET_RETRY": "1", "CARGO_HTTP_TIMEOUT": "20"}
+        run(["cargo", "vendor", "-q", "--versioned-dirs", "vendor"], work, FETCH_TIMEOUT, limits)
+        (found,) = (work / "vendor").glob(f"{crate}-{version}*")
+        yield found
+
+
+def crate_sources(crate: str, version: str, part: str) -> Path:
+    """Return a directory of a crate's files, fetched once.
+
+    :raises Unavailable: cargo or its registry can't be had.
+    """
+    place = cache_dir("crates") / f"{crate}-{version}"
+    with locked(f"crate-{crate}-{version}"):
+        if not place.exists():
+            with _vendored(crate, version, place) as found:
+                (found / part).rename(place)
+    return place
 
 
 def _mend(crate: Path) -> None:
@@ -310,18 +330,26 @@ def _mend(crate: Path) -> None:
         script.chmod(0o755)
 
 
-def _require(*tools: str) -> None:
+def require(*tools: str) -> None:
+    """Say that something cannot be built here, unless all tools are.
+
+    :raises Unavailable: one is not.
+    """
     missing = [tool for tool in tools if not shutil.which(tool)]
     if missing:
         raise Unavailable(f"building it needs {' and '.join(missing)}")
 
 
-def _run(
+def run(
     command: Sequence[str],
     cwd: Path,
     timeout: float = BUILD_TIMEOUT,
     environment: Optional[Mapping[str, str]] = None,
 ) -> str:
+    """Run a tool and return what it wrote.
+
+    :raises Unavailable: it failed, or did not end in time.
+    """
     env = {**os.environ, "LC_ALL": "C", **(environment or {})}
     env.pop("MAKEFLAGS", None)
     tool = Path(command[0]).name

@@ -34,7 +34,7 @@ LIBRARIES = ("libc.so.6", "libpthread.so.0")
 
 def names() -> list[str]:
     """Return the names of all test programs that use glibc's malloc."""
-    others = ("jemalloc_", "tcmalloc_", "musl_")
+    others = ("jemalloc_", "tcmalloc_", "musl_", "mimalloc_")
     return sorted(path.stem for path in SOURCES.glob("*.c") if not path.stem.startswith(others))
 
 

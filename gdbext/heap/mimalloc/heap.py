@@ -1,0 +1,85 @@
+"""mimalloc's heap as the neutral model sees it."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, List
+
+from gdbext.errors import FaultError
+from gdbext.heap.model import Arena, Heap
+from gdbext.memory import view
+from gdbext.process import Module
+from gdbext.progress import Progress
+from gdbext.target import Target
+
+if TYPE_CHECKING:
+    from gdbext.heap.mimalloc.model import Mimalloc
+
+_AT_ENTRY = 9
+_MOST = 64 << 20  # bytes of one region that are searched
+_NAME = re.compile(r"/libmimalloc")
+_WORDS = re.compile(rb"mimalloc: ")
+REMEDIES = {
+    "corruption": "`blocks at ADDRESS` of the first damaged place shows the block and what it holds. One that is in "
+    "two lists was freed twice. Running the program under AddressSanitizer, or with a mimalloc built with "
+    "MI_DEBUG_FULL, names the line.",
+    "trim": "mi_collect(true)",
+}
+
+
+def find_heaps(target: Target, progress: Progress) -> List[Heap]:
+    """Return the heap of mimalloc as a list of one, or of none."""
+    if target.abi.pointer_size != 8 or not _may_have(target):
+        return []
+    from gdbext.heap.mimalloc.find import find_locations  # most processes have none, and pay for none
+
+    locations = find_locations(target)
+    if not locations:
+        return []
+    from gdbext.heap.mimalloc.read import read_mimalloc
+
+    # Layouts whose segments are alike differ in their pages: by a wrong one few are found, or their lists lead nowhere.
+    read = (read_mimalloc(target, location, progress) for location in locations)
+    return [_neutral(max(read, key=lambda heap: len(heap.pages.at) - len(heap.problems)))]
+
+
+def _may_have(target: Target) -> bool:
+    """Whether mimalloc's library is mapped, or the program has its words."""
+    entry = target.auxv.get(_AT_ENTRY, 0)
+    return any(
+        _NAME.search(module.path) or (module.base <= entry < module.end and _has_words(target, module))
+        for module in target.modules
+    )
+
+
+def _has_words(target: Target, module: Module) -> bool:
+    for region in target.index.within(module.base, module.end):
+        if region.readable and not region.writable and region.size <= _MOST:
+            try:
+                if _WORDS.search(view(target.memory, region.start, region.size)):
+                    return True
+            except FaultError:
+                continue
+    return False
+
+
+def _neutral(heap: "Mimalloc") -> Heap:
+    from gdbext.heap.mimalloc.check import check_heap
+    from gdbext.heap.mimalloc.convert import blocks_of, charges_of, explain, spans_of
+
+    return Heap(
+        "mimalloc",
+        blocks_of(heap),
+        [Arena(0, heap.location.segments[0], "segments", sum(end - start for start, end, _ in heap.segments))],
+        spans_of(heap),
+        charges_of(heap),
+        heap.location.evidence,
+        check_heap(heap),
+        remedies=dict(REMEDIES),
+        complete=heap.complete,
+        detail=heap,
+        shrinks_from_top=False,
+        explain=partial(explain, heap),
+        metadata=[(start, info) for start, _, info in heap.segments],
+    )
