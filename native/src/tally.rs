@@ -16,7 +16,9 @@ const AT_ONCE: usize = sized(1 << 16, 5); // chains of a part at most
 const AT_LEAST: usize = sized(1 << 11, 1); // a part: threads pay for many chains only
 const PARTS: usize = sized(32, 3); // where there are fewer chains
 const MOST_NODES: u64 = 1 << 31;
-const LANES: usize = sized(24, 3); // chains side by side: nodes that lie anywhere in memory take long to come
+const LANES: usize = sized(64, 3); // chains side by side: nodes that lie anywhere in memory take long to come
+const LONG: u64 = sized(16, 2) as u64; // nodes after which a chain is fetched ahead by itself, and may be a cycle
+const AHEAD: u64 = 8; // nodes
 const PATIENCE: u32 = sized(1 << 10, 4) as u32; // rounds between two looks at the clock
 const SPREADING: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 over the golden ratio, as in `gdbext.kernels.tally`
 const UNSAMPLED: u32 = 58; // of 64 nodes one is kept: that whose product begins with so few zeros
@@ -180,7 +182,6 @@ struct Lane {
     row: usize,
     node: u64,
     length: u64,
-    turn: u64,
     hare: u64,
 }
 
@@ -218,35 +219,49 @@ impl Sums<'_> {
     fn walk(&mut self) -> bool {
         for _ in 0..PATIENCE {
             while self.lanes.len() < LANES && self.row < self.until {
+                self.skip_empty();
                 if !self.begin() {
                     return false;
                 }
             }
-            let mut at = 0;
-            while let Some(&(mut lane)) = self.lanes.get(at) {
+            let mut kept = 0;
+            for at in 0..self.lanes.len() {
+                let mut lane = self.lanes[at];
                 match self.step(&mut lane) {
                     Next::Node => {
-                        self.lanes[at] = lane;
-                        at += 1;
+                        self.lanes[kept] = lane;
+                        kept += 1;
                     }
                     Next::Broken => return false,
-                    end => {
-                        self.lanes.swap_remove(at);
-                        self.close(lane, end);
-                    }
+                    end => self.close(lane, end),
                 }
             }
+            self.lanes.truncate(kept);
         }
         true
     }
 
-    /// Begins the next chain; returns whether it is sound as far as that shows.
+    /// Counts chains without a node: a table has more of them than of others.
+    #[inline(always)]
+    fn skip_empty(&mut self) {
+        if self.plain {
+            let (firsts, rows) = (self.heads.firsts, self.row..self.until);
+            let empty = rows.take_while(|&row| firsts.get(row) == 0).count();
+            self.figures.ends[0] += empty as u64;
+            self.row += empty;
+        }
+    }
+
+    /// Begins the next chain, if there is one; returns whether it is sound as far as that shows.
     #[inline(always)]
     fn begin(&mut self) -> bool {
         let row = self.row;
+        if row == self.until {
+            return true;
+        }
         let node = self.rules.decode_head(self.heads.firsts.get(row));
         self.row += 1;
-        let lane = Lane { row, node, length: 0, turn: 1, hare: node };
+        let lane = Lane { row, node, length: 0, hare: node };
         match self.judge(node, row) {
             Next::Node => self.short |= push(&mut self.lanes, lane).is_err(),
             Next::Broken => return false,
@@ -265,14 +280,26 @@ impl Sums<'_> {
         };
         self.count(lane.node);
         lane.length += 1;
-        lane.node = if self.plain { link } else { rules.decode(link, lane.node) };
-        if lane.node == lane.hare {
+        let before = lane.node;
+        lane.node = if self.plain { link } else { rules.decode(link, before) };
+        if lane.length > LONG && self.goes_round(lane, before) {
             return Next::Broken;
         }
-        if lane.length == lane.turn {
-            (lane.hare, lane.turn) = (lane.node, 2 * lane.turn);
-        }
         self.judge(lane.node, lane.row)
+    }
+
+    /// Whether a long chain is a cycle, by Brent's algorithm; if its nodes lie at one distance, one of the next is fetched.
+    fn goes_round(&mut self, lane: &mut Lane, before: u64) -> bool {
+        if lane.node == lane.hare {
+            return true;
+        }
+        if lane.length.is_power_of_two() {
+            lane.hare = lane.node;
+        }
+        let distance = lane.node.wrapping_sub(before);
+        let later = lane.node.wrapping_add(distance.wrapping_mul(AHEAD));
+        prefetch(self.memory.from(later.wrapping_add(self.rules.next), &mut self.hint));
+        false
     }
 
     /// What a link leads to, in the order of `chains`; a node is fetched.
@@ -361,6 +388,15 @@ mod tests {
         assert!(tallied(&[0, 0], &[0x1000, 0x1000], &all, 1).is_none()); // more than the bound
         assert!(tallied(&[0, 0], &[0x1000, 0x1000], &all, 2).is_some());
         assert!(tallied(&[0, 0], &[0x1000], &Rules { forbidden: &[0x1000], ..all }, 100).is_none());
+    }
+
+    #[test]
+    fn chains_that_are_long() {
+        let links = |last| [0x1010, 0, 0x1020, 0, 0x1030, 0, 0x1040, 0, 0x1050, 0, last, 0];
+        let (all, heads) = (rules(), [0, 0x1000, 0x1000]);
+        let found = tallied(&links(0), &heads, &all, 100).unwrap();
+        assert_eq!((found.nodes, found.longest, found.at, found.ends), (12, 6, 1, [3, 0, 0]));
+        assert!((0..6).all(|back| tallied(&links(0x1000 + 16 * back), &heads, &all, 1 << 20).is_none()));
     }
 
     #[test]
