@@ -32,7 +32,9 @@ spec = util.spec_from_file_location("gdbext", sys.argv[1] + "/__init__.py", subm
 sys.modules["gdbext"] = util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["gdbext"])
 from gdbext.cli.alone import answer
+from gdbext.starting.descriptors import leave
 answer(*sys.argv[1:])
+leave(0)
 """
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Optional, Sequence
+from typing import NoReturn, Optional, Sequence
 
 from gdbext.cli import ending
 from gdbext.cli.help import help_text
@@ -13,8 +13,14 @@ from gdbext.cli.output import Output
 from gdbext.cli.streams import UnwritableError, drop, open_standard, put, tell, tell_traceback
 from gdbext.errors import GdbextError, out_of_memory
 from gdbext.report import Status
+from gdbext.starting.descriptors import leave
 from gdbext.starting.failures import TimeOutError, find_limit
 from gdbext.version import __version__
+
+
+def run() -> NoReturn:
+    """Run the program and end."""
+    leave(main())
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

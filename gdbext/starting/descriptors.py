@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import NoReturn
 
 _STANDARD = ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY))  # what is written to 1 fails as before
 
@@ -15,3 +17,12 @@ def fill_standard() -> None:
         except OSError:
             opened = os.open(os.devnull, how)  # the lowest that is free
             os.set_inheritable(opened, True)
+
+
+def leave(status: int) -> NoReturn:
+    """End this process, whose answer is written, at once: Python would take apart what the system drops by itself."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)

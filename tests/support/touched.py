@@ -23,7 +23,7 @@ OURS = tuple(f"{ROOT}/{name}/" for name in ("gdbext", "commands", "printers"))
 OPTIMIZED = 1  # the flag of a function's code; bodies of modules and classes have it not
 WATCH = f"""
 def watch():
-    import atexit, json, sys
+    import atexit, json, os, sys
     found, imported, importing = {{}}, {{}}, 0
     root = {OURS!r}
     def note(frame, event, argument):
@@ -38,6 +38,8 @@ def watch():
         loaded = sorted(name for name in sys.modules if name.split(".")[0] == "gdbext")
         with open(TARGET, "w") as file:
             json.dump([found, imported, loaded], file)
+    leave = os._exit
+    os._exit = lambda status: (write(), leave(status))
     atexit.register(write)
     sys.setprofile(note)
 watch()

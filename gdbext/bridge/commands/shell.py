@@ -23,6 +23,7 @@ from gdbext.grammar.exchange import Question, answer_path, open_answer, read_que
 from gdbext.render import printing
 from gdbext.report import Report, Rows, rendered, rows_of
 from gdbext.starting import dependencies
+from gdbext.starting.descriptors import leave
 from gdbext.starting.failures import put
 from gdbext.starting.parent import end_with_parent
 
@@ -56,6 +57,8 @@ def answer(folder: str) -> None:
         with open_answer(folder, question) as stream:
             stream.write(printing.error_text(question, shell.context.known_target, fault))
     write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(answer_path(folder))))
+    if question.pid is None:
+        leave(0)  # a process that gdb holds is let go of by gdb itself
     gc.freeze()  # gdb ends now: Python would go through all that it is about to drop
 
 
