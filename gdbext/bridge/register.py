@@ -7,6 +7,7 @@ restored with an alias.
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -49,8 +50,14 @@ def register(package_folder: str) -> None:
     functions.register()
     lockfunctions.register()
     session.listen()
+    if hasattr(gdb.events, "gdb_exiting"):  # since gdb 12
+        gdb.events.gdb_exiting.connect(_on_exit)
     for line in dependencies.find_missing():
         warn(f"gdbext: {line}")
+
+
+def _on_exit(event: object) -> None:
+    gc.freeze()  # Python would go through all that it is about to drop
 
 
 def greet() -> None:

@@ -59,7 +59,6 @@ def answer(folder: str) -> None:
     write_trailer(folder, printing.make_trailer(shell.report, fault, os.path.getsize(answer_path(folder))))
     if question.pid is None:
         leave(0)  # a process that gdb holds is let go of by gdb itself
-    gc.freeze()  # gdb ends now: Python would go through all that it is about to drop
 
 
 class _Shell:
