@@ -113,6 +113,21 @@ def test_the_packs_own_shapes_are_sound():
             assert library.find_shape(shape.group.of)
 
 
+def test_the_packs_own_shapes_are_parsed_when_they_are_asked_for():
+    checked, later = read_library([str(SHAPES)]), read_library([str(SHAPES)], [str(SHAPES)])
+    assert list(later.known) == list(checked.known)
+    for name, shape in later.known.items():
+        assert (shape.types, shape.needs) == (checked.known[name].types, checked.known[name].needs)
+        assert "whole" not in vars(shape) and later.find_shape(name) == checked.find_shape(name)
+
+
+def test_a_pack_that_somebody_has_broken_is_reported(tmp_path):
+    for number, text in enumerate(("kind = [", "kind = 3", 'name = "x"\ntypes = 3')):
+        (tmp_path / f"{number}.toml").write_text(text)
+    broken = read_library([str(tmp_path)], [str(tmp_path)]).problems
+    assert len(broken) == 3 and broken == read_library([str(tmp_path)]).problems
+
+
 def record(name, *members, tag=None):
     fields = [Field(member, 8 * at, Type("void *", Code.POINTER, 8)) for at, member in enumerate(members)]
     return Type(name, Code.STRUCT, 8 * len(members), tag=tag, fields=lambda: fields)
