@@ -32,6 +32,7 @@ _COLLECTED = 10_000  # objects more than before; by Python's own 700 a twentieth
 
 # Imported when something is found that needs them: not while a process stands still for it.
 _LATE = (
+    "bridge.ports.processes",
     "analysis.leaks.findings",
     "analysis.tables.skew",
     "heap.jemalloc.find.structural",

@@ -1,4 +1,4 @@
-"""Builds a ``Target`` from what gdb has open: a core, a local process, or something remote.
+"""Builds a ``Target`` from what gdb has open: a core, or what ``processes`` reads.
 
 gdb is asked for names, types, threads and registers. Memory comes from the core file itself or from
 the kernel wherever that is possible, because gdb's own reads are slow and, over a core, fall back on
@@ -11,36 +11,24 @@ import itertools
 import os
 import re
 from dataclasses import replace
-from typing import Mapping, Optional, Sequence
+from typing import Optional, Sequence
 
 import gdb
 
 from gdbext import coretarget
-from gdbext.abi import Abi
 from gdbext.bridge.decoded import ask, find_sysroot, name_of
 from gdbext.bridge.ports import threads
-from gdbext.bridge.ports.memory import GdbMemory, read_regions
 from gdbext.bridge.ports.objfiles import check_objfiles
 from gdbext.bridge.ports.symbols import GdbSymbols
-from gdbext.bridge.stops import settings
 from gdbext.errors import NoTargetError
-from gdbext.memory import Memory
-from gdbext.memory.cached import CachedMemory
-from gdbext.memory.elf.corenotes import AT_PAGESZ
-from gdbext.memory.live.presence import check_swapped
-from gdbext.memory.live.procmem import ProcessMemory
 from gdbext.process import Thread
-from gdbext.report import Problem
 from gdbext.target import Target
 
 _STRATUM = re.compile(r"^\s*- (\S+) \(", re.MULTILINE)
 _CORE_FILE = re.compile(r"^\s*[`'\"‘](.+?)['\"’], [^`'\"‘’\n]*$", re.MULTILINE | re.DOTALL)
-_AUXV = re.compile(r"^(\d+)\s+(?:AT_\w+|\?\?\?)\s.*?\s(0x[0-9a-f]+|\d+)(?: \".*\")?\s*$", re.MULTILINE)
 
 # With only these in the target stack, gdb itself asks the kernel of this machine.
 _LOCAL = {"native", "exec", "None", "multi-thread", "thread-db"}
-
-_MACHINES = {"i386:x86-64": "x86-64", "i386": "i386", "aarch64": "aarch64"}
 
 
 def read_target() -> Target:
@@ -56,7 +44,9 @@ def read_target() -> Target:
         raise NoTargetError("there is no process and no core", "attach PID, run, or core-file CORE")
     if any(thread.is_running() for thread in threads.listed()):
         raise NoTargetError("the process is running", "interrupt it first")
-    return _read_process(strata <= _LOCAL)
+    from gdbext.bridge.ports.processes import read_process  # a core needs none of it
+
+    return read_process(strata <= _LOCAL)
 
 
 def read_bare_target() -> Target:
@@ -67,7 +57,9 @@ def read_bare_target() -> Target:
     pid = gdb.selected_inferior().pid
     if not pid:
         raise NoTargetError("there is no process and no core", "attach PID, run, or core-file CORE")
-    return Target(memory=_process_memory(pid, read_strata() <= _LOCAL, brief=True), abi=read_abi({}), live=True)
+    from gdbext.bridge.ports.processes import process_memory, read_abi
+
+    return Target(memory=process_memory(pid, read_strata() <= _LOCAL, brief=True), abi=read_abi({}), live=True)
 
 
 def read_strata() -> "set[str]":
@@ -105,66 +97,3 @@ def _numbered(found: Sequence[Thread], listed: Sequence[gdb.InferiorThread]) -> 
         number = next(others) if shown is None else shown.num
         numbered.append(replace(thread, number=number, name=thread.name or (name_of(shown, "name") if shown else None)))
     return sorted(numbered, key=lambda thread: thread.number)
-
-
-def _read_process(local: bool) -> Target:
-    # A core needs none of it.
-    from gdbext.tracing.processtarget import identify
-    from gdbext.tracing.tasks import check_tasks, find_living
-
-    pid = gdb.selected_inferior().pid
-    auxv = read_auxv()
-    abi = read_abi(auxv)
-    memory = _process_memory(pid, local)
-    modules = coretarget.modules_of(memory, abi)
-    identity = identify(pid, modules, auxv, local=local, named=name_of(gdb.selected_inferior().progspace))
-    listed = threads.read_threads(abi)
-    problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
-    problems += check_tasks(pid, listed) if local else ()
-    problems += check_swapped(memory.presence) if isinstance(memory, ProcessMemory) else ()
-    return Target(
-        memory=memory,
-        abi=abi,
-        identity=identity,
-        modules=modules,
-        threads=listed,
-        symbols=GdbSymbols(),
-        live=True,
-        local_pid=find_living(pid) if local else None,
-        auxv=auxv,
-        problems=problems,
-    )
-
-
-def _process_memory(pid: int, local: bool, brief: bool = False) -> Memory:
-    from gdbext.tracing.tasks import find_living
-
-    if local:
-        return ProcessMemory(find_living(pid), bool(settings.current_value("swapped")), brief)
-    return CachedMemory(GdbMemory(read_regions(pid)))
-
-
-def _no_mappings() -> Problem:
-    return Problem("no-mappings", None, "the debugger cannot list the target's mappings (info proc mappings)")
-
-
-def read_auxv() -> Mapping[int, int]:
-    """Return the auxiliary vector, type to value; empty when the target does not tell it."""
-    try:
-        text = gdb.execute("info auxv", to_string=True)
-    except gdb.error:
-        return {}
-    return {int(match[1]): int(match[2], 0) for match in _AUXV.finditer(text)}
-
-
-def read_abi(auxv: Mapping[int, int]) -> Abi:
-    """Return the selected inferior's word size, byte order and page size."""
-    name = gdb.selected_inferior().architecture().name()
-    number = gdb.lookup_type("int")
-    little = int(gdb.Value(b"\1" + bytes(number.sizeof - 1), number)) == 1
-    return Abi(
-        pointer_size=gdb.lookup_type("char").pointer().sizeof,
-        byteorder="little" if little else "big",
-        machine=_MACHINES.get(name, name),
-        page_size=auxv.get(AT_PAGESZ, 4096),
-    )
