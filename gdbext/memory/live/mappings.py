@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import FrozenSet, Iterator, Optional, Tuple
+from typing import Dict, FrozenSet, Iterator, NamedTuple, Tuple
 
 from gdbext.errors import GdbextError, NoTargetError
 
@@ -13,13 +12,15 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _DEVICE = frozenset(("io", "pf"))  # VM_IO, VM_PFNMAP
 _WATCHED = frozenset(("um", "uw", "ui"))  # ranges of a userfaultfd: somebody else fills what is absent
-_MAPS = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{3})(\S) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+) *(.*)")
+_HEAD = r"([0-9a-f]+)-([0-9a-f]+) (\S{3})(\S) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+) *(.*)"
+_SECTION = re.compile(_HEAD + r"(?:\n|\Z)((?:[A-Z][^:\n]*:.*(?:\n|\Z))*)")  # a name may hold what else ends lines
+_FIGURE = re.compile(r"(\w+):(.*)")
+_Figures = Tuple[Tuple[int, int, int, int, int], FrozenSet[str]]  # rss, pss, anon_huge, swap, huge; flags
 _KERNELS_OWN = ("[vdso]", "[vectors]", "[sigpage]", "[uprobes]")
 _NO_FILES = ("/dev/zero", "/anon_hugepage (deleted)")  # private mappings of these are anonymous
 
 
-@dataclass(frozen=True)
-class Mapping:
+class Mapping(NamedTuple):
     """One mapping, and what it costs by ``smaps``; all figures in bytes.
 
     :param rss: resident.
@@ -84,42 +85,45 @@ def read_mappings(pid: int, brief: bool = False) -> "list[Mapping]":
     :raises GdbextError: when it may not be read.
     """
     name = "maps" if brief or not os.path.exists(f"/proc/{pid}/smaps") else "smaps"
-    text = read_proc(pid, name)
-    found = [_mapping(*section) for section in _sections(pid, text)] if text else []
+    known: "Dict[str, _Figures]" = {}
+    found = [_mapping(one, known) for one in _sections(pid, read_proc(pid, name))]
     if not found:
         raise gone(pid)
     return found
 
 
-def _mapping(head: "re.Match[str]", figures: "dict[str, str]") -> Mapping:
-    start, end, permissions, kind, offset, device, inode, name = head.groups()
+def _sections(pid: int, text: str) -> "Iterator[re.Match[str]]":
+    at = 0
+    while at < len(text):
+        section = _SECTION.match(text, at)
+        if section is None:
+            line = text[at:].partition("\n")[0]
+            raise GdbextError(f"cannot understand a line of /proc/{pid}/maps: {line[:80]!r}")
+        yield section
+        at = section.end()
+
+
+def _mapping(section: "re.Match[str]", known: "Dict[str, _Figures]") -> Mapping:
+    """Return a mapping; figures that others had too, as most of tens of thousands have, are understood once."""
+    start, end, permissions, kind, offset, device, inode, name, text = section.groups()
+    if text not in known:
+        known[text] = _figures(text)
+    sizes, flags = known[text]
+    return Mapping(
+        int(start, 16), int(end, 16), name.replace("\\012", "\n"), *sizes, permissions, kind == "s", int(offset, 16),
+        device, int(inode), flags,
+    )  # fmt: skip
+
+
+def _figures(text: str) -> "_Figures":
+    figures = dict(_FIGURE.findall(text))
 
     def size(*keys: str) -> int:
         return sum(int(figures.get(key, "0 kB").split()[0]) for key in keys) * 1024
 
-    return Mapping(
-        int(start, 16), int(end, 16), name.replace("\\012", "\n"), size("Rss"), size("Pss"), size("AnonHugePages"),
-        size("Swap"), size("Private_Hugetlb", "Shared_Hugetlb"), permissions, kind == "s", int(offset, 16), device,
-        int(inode), frozenset(figures.get("VmFlags", "").split()),
-    )  # fmt: skip
-
-
-def _sections(pid: int, text: str) -> "Iterator[Tuple[re.Match[str], dict[str, str]]]":
-    head: "Optional[re.Match[str]]" = None
-    figures: "dict[str, str]" = {}
-    for line in text.rstrip("\n").split("\n"):  # a name may hold what else ends lines
-        match = _MAPS.match(line)
-        if match is None:
-            key, colon, value = line.partition(":")
-            if not colon or head is None:
-                raise GdbextError(f"cannot understand a line of /proc/{pid}/maps: {line[:80]!r}")
-            figures[key] = value
-            continue
-        if head is not None:
-            yield head, figures
-        head, figures = match, {}
-    if head is not None:
-        yield head, figures
+    huge = size("Private_Hugetlb", "Shared_Hugetlb")
+    sizes = size("Rss"), size("Pss"), size("AnonHugePages"), size("Swap"), huge
+    return sizes, frozenset(figures.get("VmFlags", "").split())
 
 
 def gone(pid: int) -> NoTargetError:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,7 +132,7 @@ def presence(child, request, monkeypatch):
     if request.param == "pagemap":
         monkeypatch.setattr(module, "scan_pages", lambda *_: None)
         kept = {child[1]["huge"]: (child[1]["huge"] + (1 << 33))}  # to the end it would be 256 million entries
-        known = [replace(one, end=min(one.end, kept.get(one.start, one.end))) for one in read_mappings(child[0])]
+        known = [one._replace(end=min(one.end, kept.get(one.start, one.end))) for one in read_mappings(child[0])]
         return read_presence(child[0], known)
     descriptor = open_proc(child[0], "pagemap")
     known = scan_pages(descriptor, 0, PAGE)
@@ -282,7 +281,7 @@ def laid_out(mapping, kinds, swapped=False):
     """A mapping from 0x10000 on with a page of each kind."""
     starts = np.arange(len(kinds), dtype=np.uint64) * np.uint64(PAGE) + np.uint64(0x10000)
     there = [at for at, kind in enumerate(kinds) if kind]
-    whole = replace(mapping, start=0x10000, end=0x10000 + len(kinds) * PAGE)
+    whole = mapping._replace(start=0x10000, end=0x10000 + len(kinds) * PAGE)
     found = Runs(starts[there], starts[there] + np.uint64(PAGE), np.array(kinds, np.uint8)[there])
     return Presence([whole], found, swapped)
 
