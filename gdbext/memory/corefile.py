@@ -256,11 +256,13 @@ def settle_loads(segments: Sequence[Segment], header: ElfHeader) -> tuple[list[S
         if start < min(end, top):
             floor = min(end, top)
             skip = start - load.address
-            held = max(min(load.filesz - skip, floor - start), 0)
-            settled.append(
-                replace(load, offset=load.offset + skip, address=start, filesz=held, memsz=floor - start)
-            )
+            size = floor - start, max(min(load.filesz - skip, floor - start), 0)
+            settled.append(load if not skip and size == (load.memsz, load.filesz) else _cut(load, skip, *size))
     return settled, problems[:1]
+
+
+def _cut(load: Segment, skip: int, size: int, held: int) -> Segment:
+    return replace(load, offset=load.offset + skip, address=load.address + skip, filesz=held, memsz=size)
 
 
 def check_truncation(file: CoreFile, segments: Sequence[Segment]) -> list[Problem]:

@@ -162,9 +162,11 @@ def _split(loads: Sequence[Segment], file_size: int, notes: CoreNotes) -> Iterat
     for load in loads:
         yield from _file_parts(notes.files, starts, previous, load.address)
         previous = load.address + load.memsz
-        name = next((name for at, name in special if load.address <= at < previous), "")
+        name = ""
+        for place, called in special:
+            name = name or (called if load.address <= place < previous else "")
         for start, end, at, lost in _by_presence(load, file_size):
-            for low, high, file in _by_file(notes.files, starts, start, end):
+            for low, high, file in _by_file(notes.files, starts, start, end) if start < end else ():
                 offset = file.offset + low - file.start if file else 0
                 held = None if at is None else at + low - start
                 yield _Part(low, high, load.permissions, file.path if file else name, offset, held, lost)

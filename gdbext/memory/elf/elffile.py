@@ -19,6 +19,7 @@ from gdbext.memory import Buffer
 ET_CORE = 4
 PT_LOAD, PT_NOTE = 1, 4
 PF_X, PF_W, PF_R = 1, 2, 4
+_PERMISSIONS = ("---", "--x", "-w-", "-wx", "r--", "r-x", "rw-", "rwx")
 PN_XNUM = 0xFFFF  # e_phnum is too small for the count; section header 0 has it in sh_info
 NT_GNU_BUILD_ID = 3
 
@@ -87,9 +88,7 @@ class Segment:
     @property
     def permissions(self) -> str:
         """The flags as ``rwx``."""
-        return "".join(
-            letter if self.flags & bit else "-" for letter, bit in (("r", PF_R), ("w", PF_W), ("x", PF_X))
-        )
+        return _PERMISSIONS[self.flags & 7]
 
 
 class Section(NamedTuple):
