@@ -13,10 +13,11 @@ from gdbext.heap.model import U64, Mask
 from gdbext.kernels import BlockIndex, find_blocks, follow_words, hold_spans, reveal
 from gdbext.memory import view
 from gdbext.memory.bulk import untouched
-from gdbext.memory.intervals import Coverage, columns
+from gdbext.memory.intervals import Coverage, columns, distinct, slices
 
 _PIECE_BITS = 16
 _PIECES = 1024  # that are kept: 64 MiB, and as much to say what of them could be read
+_PAGES = 1 << 14  # that are read at once: 64 MiB
 _LOWEST = 1 << 12  # below it nothing is mapped
 
 
@@ -91,6 +92,7 @@ class Words:
         values, known = self.in_blocks(addresses, size)
         rest = np.flatnonzero(~known)
         values[rest], known[rest] = self._mapped_views.gather(addresses[rest], size or self.size)
+        self._read_pages(addresses, rest[~known[rest]], size or self.size, values, known)
         rest = rest[~known[rest]]
         pieces = addresses[rest] >> np.uint64(_PIECE_BITS)
         for piece in np.unique(pieces).tolist():
@@ -122,6 +124,23 @@ class Words:
     def rows_at(self, values: U64) -> "npt.NDArray[np.int64]":
         """Return for each value the row of the block that begins there, or -1."""
         return find_blocks(self.index, values, begins=True)
+
+    def _read_pages(self, addresses: U64, rows: "npt.NDArray[np.int64]", size: int, values: U64, known: Mask) -> None:
+        """Read what lies in one page each, of a memory that has many scattered pages at once: a process."""
+        direct = getattr(self.target.memory, "read_pages", None)
+        page = np.uint64(self.target.abi.page_size)
+        rows = rows[addresses[rows] % page <= page - np.uint64(size)] if direct is not None else rows[:0]
+        order = f"{'<' if self.target.abi.byteorder == 'little' else '>'}u{size}"
+        firsts = addresses[rows] - addresses[rows] % page
+        pages = distinct(firsts)
+        for part in slices(len(pages), _PAGES):
+            some = pages[part]
+            data, there = direct(some)  # type: ignore[misc]
+            at = np.minimum(np.searchsorted(some, firsts), len(some) - 1)
+            read = np.flatnonzero((some[at] == firsts) & there[at])
+            offsets = at[read] * int(page) + (addresses[rows[read]] % page).astype(np.int64)
+            items = np.ndarray((data.size - size + 1,), order, buffer=data, strides=(1,))
+            values[rows[read]], known[rows[read]] = items[offsets].astype(np.uint64), True
 
     def _read_piece(
         self, piece: int, addresses: U64, rows: "npt.NDArray[np.int64]", size: int, values: U64, known: Mask

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from gdbext.errors import FaultError, NoTargetError
 from gdbext.memory import Buffer, Region, RegionIndex
-from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, subtract, unite
+from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, slices, subtract, unite
 from gdbext.memory.live.mappedfiles import MappedFiles
 from gdbext.memory.live.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
 from gdbext.memory.live.presence import U64, Mask, Presence, all_present, read_presence
@@ -120,6 +120,24 @@ class ProcessMemory:
             return self._read_file(address, size) if size <= _SMALL else self._read_run(address, size)
         found = self._read_bulk(address, size)
         return found if size > _SMALL else bytes(found)
+
+    def read_pages(self, pages: U64) -> "Tuple[npt.NDArray[np.uint8], Mask]":
+        """Return the bytes of pages, a row each, and which of them were there to be read at once.
+
+        :param pages: their first addresses.
+        :raises NoTargetError: as :meth:`read`.
+        """
+        if self._descriptor is None:
+            raise NoTargetError("the process is not held any more", "open it again")
+        data = np.empty((len(pages), PAGE), np.uint8)
+        known = self.presence.present.holds_whole(pages, pages + np.uint64(PAGE))
+        rows = np.flatnonzero(known)
+        for part in slices(len(rows), _VECTORS):
+            some = rows[part]
+            places = np.uint64(data.ctypes.data) + some.astype(np.uint64) * np.uint64(PAGE)
+            copied = _read_vm(self.pid, places, pages[some], np.full(len(some), PAGE, np.uint64))
+            known[some[copied // PAGE :]] = False
+        return data, known
 
     def view(self, address: int, size: int) -> Buffer:
         """As :meth:`read`: a live process is always copied."""
@@ -241,11 +259,11 @@ class ProcessMemory:
 
     def _copy(self, buffer: memoryview, address: int, starts: U64, ends: U64) -> None:
         """Copy runs of pages that are there; many at a time, each to its place."""
-        array = np.frombuffer(buffer, np.uint8)
+        shift = np.uint64((np.frombuffer(buffer, np.uint8).ctypes.data - address) % 2**64)
         for first in range(0, len(starts), _VECTORS):
             low, high = starts[first : first + _VECTORS], ends[first : first + _VECTORS]
             while len(low):
-                copied = _read_vm(self.pid, array, address, low, np.minimum(high - low, np.uint64(_AT_ONCE)))
+                copied = _read_vm(self.pid, low + shift, low, np.minimum(high - low, np.uint64(_AT_ONCE)))
                 low, high = _behind(low, high, copied or self._copy_page(buffer, address, int(low[0]), int(high[0])))
 
     def _copy_page(self, buffer: memoryview, address: int, start: int, end: int) -> int:
@@ -320,8 +338,8 @@ def _find_readv() -> Any:
 _readv = _find_readv()
 
 
-def _read_vm(pid: int, buffer: npt.NDArray[np.uint8], address: int, starts: U64, sizes: U64) -> int:
-    """Copy runs of memory to their places in a buffer that begins at ``address``.
+def _read_vm(pid: int, places: U64, starts: U64, sizes: U64) -> int:
+    """Copy runs of memory to places in our own.
 
     :returns: bytes copied from the first run on without a gap; 0 when the kernel refuses.
     """
@@ -329,9 +347,8 @@ def _read_vm(pid: int, buffer: npt.NDArray[np.uint8], address: int, starts: U64,
         return 0
     whole = int(np.searchsorted(np.cumsum(sizes), np.uint64(_AT_ONCE), side="right"))
     count = max(whole, 1)
-    remote = np.stack((starts[:count], sizes[:count]), axis=1)
-    local = remote + np.array([(buffer.ctypes.data - address) % 2**64, 0], np.uint64)
-    remote, local = remote.astype(np.uintp), local.astype(np.uintp)  # struct iovec
+    iovecs = ((at[:count], sizes[:count]) for at in (places, starts))
+    local, remote = (np.stack(columns, axis=1).astype(np.uintp) for columns in iovecs)
     copied = int(_readv(pid, local.ctypes.data, count, remote.ctypes.data, count, 0))
     if copied < 0 and ctypes.get_errno() == errno.ESRCH:
         raise gone(pid)

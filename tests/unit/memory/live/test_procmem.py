@@ -85,6 +85,24 @@ def pattern(start, size):
     return np.arange(first, last, dtype="<u8").__mul__(8).tobytes()[start - first * 8 :][:size]
 
 
+def test_scattered_pages_at_once(child):
+    """Pages of several mappings, in no order: one that was never touched, and one of no mapping, are not had so."""
+    pid, truth = child
+    sparse, hole = truth["sparse"], truth["hole"]
+    pages = [hole + 2 * PAGE, sparse, sparse + PAGE, hole + 33 * PAGE, sparse + 5 * PAGE]
+    data, known = ProcessMemory(pid).read_pages(np.array(pages, np.uint64))
+    assert known.tolist() == [True, True, False, False, True]
+    assert data[0].tobytes() == pattern(2 * PAGE, PAGE)
+    assert all(data[row].tobytes() == b"\1" + bytes(PAGE - 1) for row in (1, 4))
+
+
+def test_what_the_kernel_refuses_of_scattered_pages_is_not_known(child):
+    pid, truth = child
+    data, known = ProcessMemory(pid).read_pages(np.array([truth["locked"] + at * PAGE for at in (1, 20)], np.uint64))
+    assert known.tolist() == [True, False]
+    assert data[0].tobytes() == pattern(PAGE, PAGE)
+
+
 def test_regions_are_the_maps(child):
     pid, _ = child
     regions = ProcessMemory(pid).regions()
