@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from gdbext.debuginfo import NO_DEBUG_INFO, DebugInfo
 from gdbext.errors import NoHeapError, NoTargetError, UsageError
@@ -250,14 +250,17 @@ class Session:
         message = "no debugger: types by name were not examined"
         return replace(found, problems=[*found.problems, Problem("types-without-debug-info", None, message)])
 
-    def _shaped_tables(self) -> Sequence[ShapedTable]:
-        """Return the tables that the program's variables lead to, as far as ``set gx table-search-variables`` goes."""
+    def _shaped_tables(self) -> Iterator[ShapedTable]:
+        """Iterate over the tables that variables lead to, as far as ``set gx table-search-variables`` goes.
+
+        They are searched when asked for: by then, the stacks of threads have been unwound for types.
+        """
         from gdbext.analysis.tables.variables import find_tables
         from gdbext.analysis.types.shaped import shaped_tables
 
         found: List[ShapedTable] = []
         find_tables(self, lambda looked: found.extend(shaped_tables(looked)))
-        return found
+        yield from found
 
     # ---- for programs ----
 

@@ -233,3 +233,78 @@ def test_objects_of_python_are_known_by_their_types(python):
         block = blocks[bisect_right(starts, int(at, 16)) - 1]
         assert int(at, 16) - int(block["address"], 16) in (0, 16, 32), (at, name, block)
         assert (block["name"], block["confidence"]) == (name, "high"), at
+
+
+# ---- threads that wait in the same functions ----
+
+WAITING = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+struct item { struct item *none; long a[2]; };
+struct job { struct job *none; long a[4]; };
+struct note { struct note *none; long a[6]; };
+static pthread_barrier_t met;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static FILE *out;
+static void *made(size_t size, const char *type)
+{
+    void *block = calloc(1, size);
+    pthread_mutex_lock(&lock);
+    fprintf(out, "\"%p\": \"%s\", ", block, type);
+    pthread_mutex_unlock(&lock);
+    return block;
+}
+__attribute__((noipa)) static void rest(void *one, void *other)
+{
+    pthread_barrier_wait(&met);
+    for (;;) pause();
+}
+__attribute__((noipa)) static void descend(size_t depth, size_t room)
+{
+    char space[room];
+    struct job *own = made(sizeof *own, "struct job"); /* as far from the frame's base in each, not from its end */
+    if (depth)
+        descend(depth - 1, room);
+    rest(&own, space);
+}
+static void *work(void *given)
+{
+    struct item *held = made(sizeof *held, "struct item");
+    struct note *kept = made(sizeof *kept, "struct note"); /* in a register */
+    descend((size_t)given % 3, (size_t)given * 32);
+    rest(&held, kept);
+    return kept;
+}
+int main(int argc, char **argv)
+{
+    out = fopen(argv[1], "w");
+    fputs("{\"blocks\": {", out);
+    pthread_barrier_init(&met, NULL, 13);
+    for (size_t i = 0; i < 12; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, work, (void *)i);
+    }
+    pthread_barrier_wait(&met);
+    fputs("\"0x0\": \"\"}}", out);
+    fclose(out);
+    raise(SIGTRAP);
+    return argc;
+}
+"""
+
+
+def test_locals_of_threads_in_the_same_functions_say_what_each_has(tmp_path):
+    try:
+        gdbrun.gdb_program()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    words = ["gcc", "-g", "-O1", "-pthread", "-x", "c", "-", "-o", str(tmp_path / "waiting")]
+    subprocess.run(words, input=WAITING, text=True, check=True)
+    waiting = Zoo(tmp_path / "waiting", tmp_path)
+    said = {int(one["address"], 16): (one["name"], one["confidence"]) for one in waiting.listed}
+    truth = {int(at, 16): (name, "high") for at, name in waiting.truth["blocks"].items() if name}
+    assert len(truth) == 12 * 2 + 4 * (1 + 2 + 3)
+    assert {at: said[at] for at in truth} == truth

@@ -104,7 +104,7 @@ dependencies.load(*dependencies.NEEDED)
 from gdbext.bridge.ports.rootnames import GdbRootNames
 from gdbext.bridge.ports.typeclues import GdbClues
 for name in ("_Z1a\\nshell touch harmed", "_Z1a\\n!touch harmed", "_Z\\udcff"):
-    print(GdbRootNames(None, None).readable(name) == name, GdbClues(None, None, 0).demangle(name))
+    print(GdbRootNames(None, None).readable(name) == name, GdbClues(None, None, None, 0).demangle(name))
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Sequence
 
 import gdb
 
@@ -78,12 +78,28 @@ def frames_of(thread: gdb.InferiorThread, bound: Bound, most: int = FRAMES_A_THR
         yield Place(thread.num, level, frame)
 
 
-def selected_first() -> Iterator[gdb.InferiorThread]:
-    """Iterate over the threads of the selected inferior: the selected one, then the others by number."""
+def blocks_of(place: Place) -> Iterator[gdb.Block]:
+    """Return the blocks around a frame's place in its function, the innermost first."""
+    block: Optional[gdb.Block]
+    try:
+        block = place.frame.block()
+    except RuntimeError:  # no debug info there
+        return
+    while block is not None and not block.is_static and not block.is_global:
+        yield block
+        block = None if block.function is not None else block.superblock
+
+
+def selected_first(listed: Optional[Sequence[gdb.InferiorThread]] = None) -> Iterator[gdb.InferiorThread]:
+    """Iterate over the threads of the selected inferior: the selected one, then the others by number.
+
+    :param listed: all of them, by number, where somebody has listed them.
+    """
     selected = selection.find_thread()
     if selected is not None:
         yield selected
-    yield from (thread for thread in threads.listed() if thread != selected)
+    every = threads.listed() if listed is None else listed
+    yield from (thread for thread in every if thread != selected)
 
 
 def _frames(thread: gdb.InferiorThread, bound: Bound) -> Iterator[gdb.Frame]:

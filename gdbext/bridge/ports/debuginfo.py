@@ -46,7 +46,7 @@ class GdbDebugInfo:
         """Return typed places; None examines as many as ``set gx type-search-variables`` says."""
         from gdbext.bridge.ports.typeclues import read_clues
 
-        return read_clues(self._read_target(), self.types, most)
+        return read_clues(self._read_target(), self.types, self.stacks, most)
 
     def find_variables(self, matches: Callable[[Type], bool], limit: int, most: int) -> Discovery:
         """Iterate over the variables whose type is wanted."""

@@ -17,11 +17,10 @@ import gdb
 
 from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import lookup, minimal, selection, values, wordsize
-from gdbext.bridge.expressions.frames import Bound, Place, frames_of, selected_first
+from gdbext.bridge.expressions.frames import Bound, Place, blocks_of, frames_of, selected_first
 from gdbext.bridge.expressions.locate import locate
-from gdbext.bridge.ports.stacks import GdbStacks
+from gdbext.bridge.ports.stacks import Counters, GdbStacks
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
-from gdbext.debuginfo import HANDLER
 from gdbext.errors import FaultError, UsageError
 from gdbext.layout.types import Code, Located, Type
 from gdbext.memory import Memory, Reader
@@ -38,7 +37,6 @@ _RUNTIME = re.compile(
 
 Matches = Callable[[Type], bool]
 _Named = Tuple[str, gdb.Symbol]
-_Counters = Tuple[Tuple[int, bool], ...]
 
 
 @dataclass(frozen=True)
@@ -324,13 +322,13 @@ class _Locals:
         self._kinds = kinds
         self._stacks = stacks
         self._names: "dict[tuple[int, int], Sequence[str]]" = {}
-        self._without: "set[_Counters]" = set()
+        self._without: "set[Counters]" = set()
 
     def find(self, bound: Bound) -> Iterator[_Object]:
         """Iterate over those that lead to a wanted structure."""
-        for thread in selected_first():
-            counters = self._find_counters(thread)
-            if counters in self._without:
+        for thread in selected_first(self._stacks.listed if self._stacks is not None else None):
+            counters = self._stacks.find_counters(thread.num) if self._stacks is not None else None
+            if counters is not None and counters in self._without:
                 bound.take(len(counters))
                 continue
             named = False
@@ -342,11 +340,6 @@ class _Locals:
             if counters and not named and not bound.spent:
                 self._without.add(counters)
 
-    def _find_counters(self, thread: gdb.InferiorThread) -> "_Counters":
-        """Return what a thread's blocks follow from, where all its frames have been unwound before; else nothing."""
-        frames = self._stacks.find_whole(thread.num) if self._stacks is not None else None
-        return tuple((frame.pc, frame.function == HANDLER) for frame in frames or ())
-
     def _named(self, place: Place) -> "Iterator[tuple[gdb.Block, Sequence[str]]]":
         for block in blocks_of(place):
             key = block.start, block.end
@@ -355,18 +348,6 @@ class _Locals:
                     self._names[key] = [one.name for one in block if _is_interesting(one, self._kinds)]
             if self._names[key]:
                 yield block, self._names[key]
-
-
-def blocks_of(place: Place) -> Iterator[gdb.Block]:
-    """Return the blocks around a frame's place in its function, the innermost first."""
-    block: Optional[gdb.Block]
-    try:
-        block = place.frame.block()
-    except RuntimeError:  # no debug info there
-        return
-    while block is not None and not block.is_static and not block.is_global:
-        yield block
-        block = None if block.function is not None else block.superblock
 
 
 def _is_interesting(symbol: gdb.Symbol, kinds: _Kinds) -> bool:

@@ -40,17 +40,18 @@ def read_process(local: bool) -> Target:
     memory = process_memory(pid, local)
     modules = coretarget.modules_of(memory, abi)
     identity = identify(pid, modules, auxv, local=local, named=name_of(gdb.selected_inferior().progspace))
-    listed = threads.read_threads(abi)
+    listed = threads.listed()
+    found = threads.read_threads(abi, listed)
     problems = [*([] if memory.regions() else [_no_mappings()]), *check_objfiles(modules, identity)]
-    problems += check_tasks(pid, listed) if local else ()
+    problems += check_tasks(pid, found) if local else ()
     problems += check_swapped(memory.presence) if isinstance(memory, ProcessMemory) else ()
     return Target(
         memory=memory,
         abi=abi,
         identity=identity,
         modules=modules,
-        threads=listed,
-        symbols=GdbSymbols(),
+        threads=found,
+        symbols=GdbSymbols(listed),
         live=True,
         local_pid=find_living(pid) if local else None,
         auxv=auxv,

@@ -7,19 +7,21 @@ import os
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 import gdb
 
 from gdbext.bridge.decoded import decoded, name_of
 from gdbext.bridge.expressions import selection
 from gdbext.bridge.ports import threads
+from gdbext.bridge.ports.symbols import GdbSymbols
 from gdbext.debuginfo import HANDLER, Frame
 from gdbext.process import Thread
 from gdbext.target import Target
 
 _DEEP = 24
 _MOST_AHEAD = 64  # threads: some hundredths of a second
+Counters = Tuple[Tuple[int, bool], ...]
 _STACK_POINTERS = ("rsp", "esp", "sp", "r1")
 
 
@@ -34,10 +36,17 @@ class GdbStacks:
         self._kept: "dict[int, _Unwound]" = {}
         self._modules: "dict[int, Optional[str]]" = {}
         self._ahead = 1
+        self._counters: "dict[int, Counters]" = {}
+
+    @cached_property
+    def listed(self) -> Sequence[gdb.InferiorThread]:
+        """The threads of the selected inferior, by number."""
+        symbols = self._target.symbols if self._target is not None else None
+        return symbols.threads if isinstance(symbols, GdbSymbols) else threads.listed()
 
     @cached_property
     def _threads(self) -> "Mapping[int, gdb.InferiorThread]":
-        return {thread.num: thread for thread in threads.listed()}
+        return {thread.num: thread for thread in self.listed}
 
     @cached_property
     def _numbers(self) -> Sequence[int]:
@@ -51,10 +60,16 @@ class GdbStacks:
             known = self._unwind_from(thread.number, max(limit, _DEEP))
         return known.frames[:limit]
 
-    def find_whole(self, number: int) -> Optional[Sequence[Frame]]:
-        """Return the frames of a thread of which all have been asked for before, or None. Nothing is unwound."""
+    def note(self, number: int, counters: Counters) -> None:
+        """Keep what :func:`find_counters` says of a thread of which somebody else has unwound all frames."""
+        self._counters[number] = counters
+
+    def find_counters(self, number: int) -> Optional[Counters]:
+        """Return the same of a thread of which all frames have been unwound, or None. None is unwound for it."""
         known = self._kept.get(number)
-        return known.frames if known is not None and known.whole else None
+        if number not in self._counters and known is not None and known.whole:
+            self.note(number, tuple((frame.pc, frame.function == HANDLER) for frame in known.frames))
+        return self._counters.get(number)
 
     def _unwind_from(self, number: int, limit: int) -> "_Unwound":
         """Unwind a thread, and twice as many of those after it as the time before: who asks goes from one to the next.
@@ -109,6 +124,17 @@ def _frames() -> Iterator[gdb.Frame]:
     while frame is not None:
         yield frame
         frame = frame.older()
+
+
+def find_counters(frames: Sequence[gdb.Frame]) -> Optional[Counters]:
+    """Return what functions and blocks of frames follow from: program counters, and which frames are signals'.
+
+    None where a frame has no program counter.
+    """
+    try:
+        return tuple((frame.pc(), frame.type() == gdb.SIGTRAMP_FRAME) for frame in frames)
+    except gdb.error:
+        return None
 
 
 def find_stack_pointer(frame: gdb.Frame) -> Optional[int]:

@@ -26,10 +26,11 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 class GdbSymbols:
     """The symbols of the selected inferior's program space.
 
-    :param threads: of it, as far as they have been listed.
+    :param threads: of it, by number, where they have been listed.
     """
 
     def __init__(self, threads: Sequence[gdb.InferiorThread] = ()) -> None:
+        self.threads = threads
         self._threads = {one.num: one for one in threads}
         self._offsets: "dict[str, list[int]]" = {}
 

@@ -24,10 +24,10 @@ _HANDLES = ("i386",)
 _CALL_NUMBERS: Mapping[str, Sequence[str]] = {"x86-64": ("orig_rax",), "i386": ("orig_eax",)}
 
 
-def read_threads(abi: Abi) -> Sequence[Thread]:
-    """Return every thread of the selected inferior, in the debugger's order."""
+def read_threads(abi: Abi, known: Sequence[gdb.InferiorThread]) -> Sequence[Thread]:
+    """Return these threads of the selected inferior, in the same order."""
     with selection.kept():
-        return list(for_each_thread(abi))
+        return [_read_thread(thread, abi) for thread in known]
 
 
 def for_each_thread(abi: Abi) -> Iterator[Thread]:
@@ -88,11 +88,21 @@ def _read_registers(thread: gdb.InferiorThread, abi: Abi) -> Mapping[str, int]:
         frame = gdb.newest_frame()
     except gdb.error:  # the thread runs, or its registers are not in the core
         return {}
-    wanted = {register.name for register in frame.architecture().registers("general")}
-    wanted.update(_THREAD_POINTERS.get(abi.machine, ()))
-    wanted.update(_CALL_NUMBERS.get(abi.machine, ()))
-    values = ((name, _read_register(frame, name)) for name in sorted(wanted))
+    values = ((name, _read_register(frame, name)) for name in _names_of(frame.architecture(), abi))
     return {name: value & abi.word_mask for name, value in values if value is not None}
+
+
+_names: "dict[tuple[str, str], Sequence[str]]" = {}
+
+
+def _names_of(architecture: gdb.Architecture, abi: Abi) -> Sequence[str]:
+    key = architecture.name(), abi.machine
+    if key not in _names:
+        wanted = {register.name for register in architecture.registers("general")}
+        wanted.update(_THREAD_POINTERS.get(abi.machine, ()))
+        wanted.update(_CALL_NUMBERS.get(abi.machine, ()))
+        _names[key] = sorted(wanted)
+    return _names[key]
 
 
 def _read_register(frame: gdb.Frame, name: str) -> Optional[int]:

@@ -12,8 +12,10 @@ import gdb
 
 from gdbext.bridge.decoded import ask
 from gdbext.bridge.expressions import language, lookup, minimal, selection, values, wordsize
-from gdbext.bridge.expressions.frames import Bound, Place, frames_of, selected_first
+from gdbext.bridge.expressions.frames import Bound, frames_of, selected_first
 from gdbext.bridge.ports import discover
+from gdbext.bridge.ports.locals import Locals
+from gdbext.bridge.ports.stacks import GdbStacks, find_counters
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
 from gdbext.bridge.ports.types import GdbTypes
 from gdbext.bridge.stops import settings
@@ -36,8 +38,9 @@ _NO_DEBUG_INFO = "types-without-debug-info"
 class GdbClues:
     """The types of the selected inferior; for one stop."""
 
-    def __init__(self, target: Target, types: GdbTypes, most: int) -> None:
+    def __init__(self, target: Target, types: GdbTypes, stacks: GdbStacks, most: int) -> None:
         self._target = target
+        self._stacks = stacks
         self._most = most
         self._worth: Dict[Type, bool] = {}
         self._types = types
@@ -132,31 +135,15 @@ class GdbClues:
         return self._worth[type]
 
     def _locals(self, bound: Bound) -> Iterator[TypedPlace]:
-        worth: "dict[tuple[int, int], list[str]]" = {}
-        for place in (one for thread in selected_first() for one in frames_of(thread, bound, _FRAMES)):
-            for block in discover.blocks_of(place):
-                key = block.start, block.end
-                if key not in worth:
-                    with place.selected():
-                        worth[key] = [one.name for one in block if self._is_worth_local(one)]
-                if worth[key]:
-                    with place.selected():
-                        yield from (one for name in worth[key] for one in self._of_local(place, block, name))
+        found = Locals(self._is_worth, self._of_value, wordsize.word_mask())
+        for thread in selected_first(self._stacks.listed):
+            stack = list(frames_of(thread, bound, _FRAMES))
+            counters = find_counters([place.frame for place in stack])
+            if counters is not None and len(stack) < _FRAMES and not bound.spent:
+                self._stacks.note(thread.num, counters)
+            yield from found.of_thread(stack, counters)
         if bound.spent:
             self._cut("locals of frames")
-
-    def _is_worth_local(self, symbol: gdb.Symbol) -> bool:
-        if symbol.type is None or not (symbol.is_variable or symbol.is_argument):
-            return False
-        return self._is_worth(symbol.type)
-
-    def _of_local(self, place: Place, block: gdb.Block, name: str) -> Iterator[TypedPlace]:
-        try:
-            value = place.frame.read_var(name, block)
-            if not values.is_missing(value):
-                yield from self._of_value(value)
-        except (gdb.error, ValueError):  # its place cannot be read, or it is not in this block after all
-            return
 
     def _cut(self, what: str) -> None:
         message = f"not all {what} were examined (set gx type-search-variables {self._most}): types may be missing"
@@ -187,11 +174,12 @@ def has_pointers(type: Type, depth: int = 0) -> bool:
     return depth < _DEPTH and any(has_pointers(field.type, depth + 1) for field in type.fields)
 
 
-def read_clues(target: Target, types: GdbTypes, most: Optional[int] = None) -> GdbClues:
+def read_clues(target: Target, types: GdbTypes, stacks: GdbStacks, most: Optional[int] = None) -> GdbClues:
     """Return what gdb knows about the types of the selected inferior.
 
+    :param stacks: get to know the program counters of the threads that are unwound.
     :param most: variables and frames that are examined, where the user's setting allows more.
     """
     allowed = settings.current_value("type-search-variables")
-    return GdbClues(target, types, allowed if most is None else min(allowed, most))
+    return GdbClues(target, types, stacks, allowed if most is None else min(allowed, most))
 
