@@ -7,7 +7,7 @@ interior pointer, else *leaked*: unreachable.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -67,8 +67,7 @@ class RootRange:
         return self.end - self.start
 
 
-@dataclass(frozen=True)
-class RootWord:
+class RootWord(NamedTuple):
     """A word that is no memory, or that the ABI says to be a pointer to the beginning of something.
 
     :param name: the register's name, or what the word is ("dtv").

@@ -94,7 +94,12 @@ def _without(regions: Sequence[Region], left_out: Sequence[Piece]) -> List[Regio
     whole = Coverage(*columns([(region.start, region.end) for region in regions]))
     starts, ends, source = subtract(whole, unite([columns(left_out)]).covered)
     rows = zip(starts.tolist(), ends.tolist(), source.tolist())
-    return [replace(regions[at], start=start, end=end) for start, end, at in rows]
+    return [_part(regions[at], start, end) for start, end, at in rows]
+
+
+def _part(region: Region, start: int, end: int) -> Region:
+    whole = (region.start, region.end) == (start, end)
+    return region if whole else replace(region, start=start, end=end)
 
 
 def _may_hold_pointers(region: Region) -> bool:

@@ -74,7 +74,9 @@ def _saved(target: Target, start: int, words: U64, lows: U64, ends: U64) -> U64:
     """Return the stack pointers in a stretch of memory that belong to contexts, and point below what lives."""
     at = np.searchsorted(lows, words, side="right").astype(np.int64) - 1
     found: I64 = np.flatnonzero((at >= 0) & (words < ends[np.maximum(at, 0)]))
-    values: U64 = words[found[_are_contexts(target, start, words, found)]].astype(np.uint64)
+    if len(found):
+        found = found[_are_contexts(target, start, words, found)]
+    values: U64 = words[found].astype(np.uint64)
     return values
 
 
@@ -84,5 +86,7 @@ def _are_contexts(target: Target, start: int, words: U64, found: I64) -> Mask:
     last = max(len(words) - 1, 0)
     code = words[np.minimum(found + layout.selector, last)].astype(np.uint64) & np.uint64(0xFFFF)
     area = words[np.minimum(found + layout.floats, last)].astype(np.int64) - (found + layout.area) * size
-    context: Mask = whole & (np.isin(code, layout.code) | (area == start))
-    return context
+    context: Mask = area == start
+    for selector in layout.code:
+        context |= code == selector
+    return whole & context

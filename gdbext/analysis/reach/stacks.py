@@ -80,11 +80,11 @@ def find_stack_bounds(target: Target, descriptor: int) -> Optional[Tuple[int, in
     word = target.abi.pointer_size
     if region is None or not region.readable or descriptor % word:
         return None
-    words = _words_of(target, descriptor, region).tolist()
+    words = _words_of(target, descriptor, region)
+    likely = np.flatnonzero((words[:-1] < descriptor) & (words[1:] >= _LEAST) & (words[1:] < _MOST))
     page = target.abi.page_size
-    for start, size in zip(words, words[1:]):
-        sound = not start % page and not size % word and _LEAST <= size < _MOST
-        sound = sound and start < descriptor < start + size <= region.end
+    for start, size in zip(words[likely].tolist(), words[likely + 1].tolist()):
+        sound = not start % page and not size % word and start < descriptor < start + size <= region.end
         if sound and _is_alone(target, start, region):
             return start, start + size
     return None
