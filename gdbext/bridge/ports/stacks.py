@@ -21,6 +21,7 @@ from gdbext.target import Target
 
 _DEEP = 24
 _MOST_AHEAD = 64  # threads: some hundredths of a second
+_Names = Tuple[Optional[str], Optional[str], Optional[str]]  # function, module, line
 Counters = Tuple[Tuple[int, bool], ...]
 _STACK_POINTERS = ("rsp", "esp", "sp", "r1")
 
@@ -35,6 +36,7 @@ class GdbStacks:
         self._target = target
         self._kept: "dict[int, _Unwound]" = {}
         self._modules: "dict[int, Optional[str]]" = {}
+        self._names: "dict[Tuple[int, int], Tuple[int, _Names]]" = {}
         self._ahead = 1
         self._counters: "dict[int, Counters]" = {}
 
@@ -89,20 +91,29 @@ class GdbStacks:
         if known is None or not known.is_valid():
             return _Unwound((), True)
         found: "list[Frame]" = []
+        path = 0
         try:
             known.switch()
             for frame in itertools.islice(_frames(), limit):
-                found.append(self._read_frame(len(found), frame))
+                pc = frame.pc()
+                path, names = self._names_of(path, pc, frame)
+                found.append(Frame(len(found), pc, find_stack_pointer(frame), *names))
         except gdb.error:  # a stack that is damaged, or not all in the core: what there is must do
             return _Unwound(tuple(found), True)
         return _Unwound(tuple(found), len(found) < limit)
 
-    def _read_frame(self, level: int, frame: gdb.Frame) -> Frame:
-        pc = frame.pc()
-        if pc not in self._modules:
-            self._modules[pc] = self._find_module(pc)
-        name = HANDLER if frame.type() == gdb.SIGTRAMP_FRAME else frame.name()
-        return Frame(level, pc, find_stack_pointer(frame), name, self._modules[pc], _line(frame))
+    def _names_of(self, path: int, pc: int, frame: gdb.Frame) -> "Tuple[int, _Names]":
+        """Return a frame's names, which follow from its program counter and those of the frames before it: asked once.
+
+        :param path: a number for these; returned with the frame's own among them.
+        """
+        key = path, pc
+        if key not in self._names:
+            if pc not in self._modules:
+                self._modules[pc] = self._find_module(pc)
+            name = HANDLER if frame.type() == gdb.SIGTRAMP_FRAME else frame.name()
+            self._names[key] = len(self._names) + 1, (name, self._modules[pc], _line(frame))
+        return self._names[key]
 
     def _find_module(self, pc: int) -> Optional[str]:
         module = None if self._target is None else self._target.find_module(pc)
