@@ -30,6 +30,7 @@ Span = Tuple[int, object]  # first address, buffer
 NULL, HEAD, SENTINEL, COUNT, LIMIT, CYCLE, OUTSIDE, MISALIGNED, FORBIDDEN = range(9)
 
 MOST_NODES = 1 << 62
+FEW = 16  # numbers for which it is not worth to see all spans
 _MANY_SPANS = 8  # from here on it is asked whether one buffer holds them all
 _FEW = 96  # chains: so many are walked as fast one by one as side by side
 _UNSUSPECTED = 16  # links of a chain before it is watched for a cycle, where many go side by side
@@ -175,10 +176,20 @@ class Spans:
     def __init__(self, spans: Sequence[Span], byteorder: str) -> None:
         self._order = "<" if byteorder == "little" else ">"
         self._byteorder = byteorder
-        self._buffers = [_bytes_of(buffer) for _, buffer in spans]
+        self._spans = spans
+        self._met: Dict[int, memoryview] = {}
         self._bases = [start for start, _ in spans]
         self._starts = np.array(self._bases, np.uint64)
         self._views: Dict[Tuple[int, str], npt.NDArray[np.generic]] = {}
+
+    def _buffer(self, at: int) -> memoryview:
+        if at not in self._met:  # of tens of thousands most are never asked for
+            self._met[at] = _bytes_of(self._spans[at][1])
+        return self._met[at]
+
+    @cached_property
+    def _buffers(self) -> Sequence[memoryview]:
+        return [_bytes_of(buffer) for _, buffer in self._spans]
 
     @cached_property
     def _lengths(self) -> U64:
@@ -200,7 +211,7 @@ class Spans:
         """As :func:`gather_scalars`."""
         if size not in (1, 2, 4, 8):
             return self._gather_odd(addresses, size, signed)
-        if self._wholes:
+        if len(addresses) >= FEW and self._wholes:
             return self._gather_from_wholes(addresses, (size, signed))
         values, known = np.zeros(len(addresses), np.uint64), np.zeros(len(addresses), np.bool_)
         for at, rows in self._by_span(addresses):
@@ -212,7 +223,7 @@ class Spans:
         at, parts = bisect.bisect_right(self._bases, address) - 1, b""
         while 0 <= at < len(self._bases) and len(parts) < size:
             offset = address + len(parts) - self._bases[at]
-            part = bytes(self._buffers[at][offset : offset + size - len(parts)]) if offset >= 0 else b""
+            part = bytes(self._buffer(at)[offset : offset + size - len(parts)]) if offset >= 0 else b""
             if not part:
                 return None
             parts += part
@@ -222,7 +233,7 @@ class Spans:
     def find(self, address: int) -> Tuple[int, memoryview]:
         """Return the start and the bytes of the last span that begins at or below ``address``, or no bytes."""
         at = bisect.bisect_right(self._bases, address) - 1
-        return (self._bases[at], self._buffers[at]) if at >= 0 else (address, memoryview(b""))
+        return (self._bases[at], self._buffer(at)) if at >= 0 else (address, memoryview(b""))
 
     def _by_span(self, addresses: U64) -> Iterator[Tuple[int, Union[Rows, slice]]]:
         if not len(addresses) or not self._bases:
@@ -252,7 +263,7 @@ class Spans:
         known: Mask,
     ) -> None:
         offsets = addresses[rows] - self._starts[at]
-        size, held = number[0], len(self._buffers[at])
+        size, held = number[0], len(self._buffer(at))
         inside = offsets < np.uint64(max(held - size + 1, 0))
         found = np.zeros(len(offsets), np.uint64)
         if inside.all():
@@ -279,7 +290,7 @@ class Spans:
         return values, known
 
     def _take(self, at: int, offsets: U64, number: Tuple[int, bool]) -> U64:
-        return _taken(self._view_of(at, self._buffers[at], number), offsets, number)
+        return _taken(self._view_of(at, self._buffer(at), number), offsets, number)
 
     def _view_of(self, at: int, buffer: memoryview, number: Tuple[int, bool]) -> "npt.NDArray[np.generic]":
         # steps of one byte: an unaligned number is an item too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Dict, Optional, Tuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Mask
-from gdbext.kernels import BlockIndex, find_blocks, follow_words, hold_spans, reveal
+from gdbext.kernels import BlockIndex, Spans, find_blocks, follow_words, hold_spans, reveal
 from gdbext.memory import view
 from gdbext.memory.bulk import untouched
 from gdbext.memory.intervals import Coverage, columns, distinct, slices
@@ -28,13 +29,12 @@ class Words:
     """
 
     def __init__(self, reach: Reach) -> None:
+        self.reach = reach
         self.target = reach.target
         self.size = reach.rules.word
         self.index: BlockIndex = reach.marked.blocks.index
         self._spans = reach.marked.spans
         self._held = hold_spans(self._spans, self.target.abi.byteorder)
-        mapped = getattr(reach.target.memory, "mapped", None)
-        self._mapped_views = hold_spans(mapped() if mapped is not None else (), self.target.abi.byteorder)
         self._starts = np.array([start for start, _ in self._spans], np.uint64)
         self._rules = reach.rules
         self._clear = np.uint64(((1 << 64) - 1) & ~reach.rules.clear)
@@ -46,6 +46,11 @@ class Words:
         # A core may not say what is executable.
         self._says_executable = any("x" in region.permissions for region in regions)
         self._pieces: Dict[int, Tuple[npt.NDArray[np.uint8], Mask]] = {}
+
+    @cached_property
+    def _mapped_views(self) -> Spans:
+        mapped = getattr(self.target.memory, "mapped", None)
+        return hold_spans(mapped() if mapped is not None else (), self.target.abi.byteorder)
 
     def in_blocks(self, addresses: U64, size: Optional[int] = None) -> "tuple[U64, Mask]":
         """As :meth:`read`, of memory that blocks lie in."""
@@ -91,6 +96,8 @@ class Words:
         """
         values, known = self.in_blocks(addresses, size)
         rest = np.flatnonzero(~known)
+        if not len(rest):
+            return values, known
         values[rest], known[rest] = self._mapped_views.gather(addresses[rest], size or self.size)
         self._read_pages(addresses, rest[~known[rest]], size or self.size, values, known)
         rest = rest[~known[rest]]

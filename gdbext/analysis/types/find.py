@@ -54,8 +54,8 @@ def find_types(
     sheet = Sheet(len(reach), reach.states == NOT_REACHED if leaked else None)
     problems: List[Problem] = []
     try:
-        problems += _find(reach, clues, sheet, progress, () if leaked else clues.places(), objects)
         words = Words(reach)
+        problems += _find(words, clues, sheet, progress, () if leaked else clues.places(), objects)
         put_shaped(words, sheet, tables)
         put_contents(words, sheet, progress)
         if not leaked:
@@ -66,12 +66,12 @@ def find_types(
 
 
 def _find(
-    reach: Reach, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace], objects: int
+    words: Words, clues: Clues, sheet: Sheet, progress: Progress, places: Iterable[TypedPlace], objects: int
 ) -> Sequence[Problem]:
-    words, fits = Words(reach), Fits(reach)
-    reader = TableReader(reach.target, words, clues.demangle)
-    classes = put_classes(reach.target, words, sheet, reader, progress)
-    tagged = not (classes[2] or _has_cplusplus(reach.target))
+    fits, target = Fits(words.reach), words.target
+    reader = TableReader(target, words, clues.demangle)
+    classes = put_classes(target, words, sheet, reader, progress)
+    tagged = not (classes[2] or _has_cplusplus(target))
     layouts = Layouts(clues.find_type, words.size, tagged)
     work = Propagation(words, sheet, layouts, fits, objects, progress)
     for one in type_classes(sheet, words, fits, layouts, classes):

@@ -235,6 +235,8 @@ def _write_json(path: Optional[str], pieces: Iterable[str]) -> None:
 
 def _refuse_inputs(path: str) -> None:
     """Refuse a file for an answer that gdb has open itself."""
+    if not os.path.exists(path):  # gdb lists all sections to name the core
+        return
     from gdbext.bridge.decoded import name_of
     from gdbext.bridge.ports.target import find_core_path
 

@@ -94,8 +94,15 @@ class ProcessMemory:
 
     def for_each_written(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
         """Iterate over the pages between two addresses that may hold what the process wrote."""
-        starts, ends = clip(self.presence.written, start, end)
-        return zip(starts.tolist(), ends.tolist())
+        starts, ends = self._written
+        at = bisect.bisect_right(ends, start) if start < end else len(ends)
+        while at < len(starts) and starts[at] < end:
+            yield max(starts[at], start), min(ends[at], end)
+            at += 1
+
+    @cached_property
+    def _written(self) -> Tuple[List[int], List[int]]:
+        return self.presence.written.starts.tolist(), self.presence.written.ends.tolist()
 
     def untouched(self, addresses: U64) -> Mask:
         """Return which addresses lie in memory that is zeros since nothing ever was there."""

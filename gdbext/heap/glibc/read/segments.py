@@ -167,7 +167,7 @@ def _heaps_by_scan(target: Target, location: Location, head: ArenaHead) -> List[
 def aligned_addresses(memory: Memory, alignment: int) -> Iterator[int]:
     """Iterate over the multiples of ``alignment`` at which the target may have written something."""
     for region in memory.regions():
-        if region.writable and region.readable:
+        if region.writable and region.readable and region.start + -region.start % alignment < region.end:
             for low, high in for_each_written(memory, region.start, region.end):
                 yield from range(low + -low % alignment, high, alignment)
 
