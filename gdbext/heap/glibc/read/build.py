@@ -112,7 +112,7 @@ class _Builder:
 
     def finish(self) -> None:
         """Make blocks of the chunks."""
-        self.heap.blocks = blocks_of(self.heap, self.chunks.finish())
+        self.heap.blocks = blocks_of(self.heap, self.chunks)
 
     def _read_arenas(self) -> None:
         self.heap.underway = find_underway(self.target, self.location)
@@ -133,7 +133,8 @@ class _Builder:
         """Walk all segments, in order of address: so the chunks are in order too."""
         segments = [(at, walked) for at, view in enumerate(self.heap.arenas) for walked in view.walked]
         segments.sort(key=lambda one: one[1].segment.first)
-        self.chunks = GrowingChunks(len(self.heap.arenas))
+        extent = sum((one.segment.top or one.segment.end) - one.segment.first for _, one in segments)
+        self.chunks = GrowingChunks(len(self.heap.arenas), extent)
         for number, (owner, walked) in enumerate(segments):
             self.progress.at("segments", number, len(segments))
             self._walk_one(owner, walked, known)

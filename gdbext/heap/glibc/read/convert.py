@@ -11,7 +11,7 @@ from typing import Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.heap.glibc.read.chunks import Chunks, insert_few
+from gdbext.heap.glibc.read.chunks import GrowingChunks
 from gdbext.heap.glibc.read.walk import Walked
 from gdbext.heap.glibc.sizes import Sizes
 from gdbext.heap.glibc.view import GlibcHeap
@@ -28,18 +28,14 @@ from gdbext.heap.model import (
 _BINNED = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
 
 
-def blocks_of(heap: GlibcHeap, chunks: Chunks) -> Blocks:
+def blocks_of(heap: GlibcHeap, growing: GrowingChunks) -> Blocks:
     """Turn chunks, tops, fenceposts and mmapped chunks into blocks: in place, so the chunks are no more."""
-    few, sizes = _extra_blocks(heap), heap.sizes
-    address, size = chunks.address, chunks.size
-    address += np.uint64(sizes.header)
-    size -= np.uint64(sizes.word)
-    places = np.searchsorted(address, few.address, side="right").tolist()
-    blocks = Blocks(address, size, chunks.state, chunks.owner)
-    no_arena = np.uint32(np.iinfo(chunks.owner.dtype).max)
-    for column, values in zip(blocks.columns, (*few.columns[:3], np.minimum(few.owner, no_arena))):
-        insert_few(column, values, places)
-    return blocks
+    few, sizes, chunks = _extra_blocks(heap), heap.sizes, growing.finish()
+    chunks.address[:] += np.uint64(sizes.header)
+    chunks.size[:] -= np.uint64(sizes.word)
+    places = np.searchsorted(chunks.address, few.address, side="right").tolist()
+    owner = np.minimum(few.owner, np.uint32(np.iinfo(chunks.owner.dtype).max))
+    return Blocks(*growing.finish_with((few.address, few.size, few.state, owner), places))
 
 
 def _extra_blocks(heap: GlibcHeap) -> Blocks:

@@ -66,5 +66,6 @@ def test_the_peak_is_hardly_more_than_the_columns(kernels, arenas, monkeypatch):
 def test_a_few_are_inserted(places):
     column, few = np.arange(5, dtype=np.uint64), np.arange(100, 100 + len(places), dtype=np.uint64)
     expected = np.insert(column, places, few)
+    column = np.append(column, few)  # room
     insert_few(column, few, places)
     assert column.tolist() == expected.tolist()
