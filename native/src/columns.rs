@@ -31,6 +31,9 @@ fn gallop(column: &[u64], value: u64) -> usize {
     low + column[low..high].partition_point(|&start| start < value)
 }
 
+const NEAR: usize = 1 << 10; // values that are found without a look at the map
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 over the golden ratio
+
 /// How often each value occurs in each category.
 ///
 /// `category[kinds[row]]` is the category of a row; 255 leaves it out. Writes the distinct values, sorted, and
@@ -46,7 +49,7 @@ pub fn count_values(
 ) -> Result<Option<usize>> {
     let mut slots: HashMap<u64, usize> = HashMap::new();
     let mut sums: Vec<u64> = Vec::new();
-    let (mut last, mut slot) = (None, 0);
+    let mut near = [(0, 0); NEAR]; // values that were met, and one more than their slots
     for (&value, &kind) in values.iter().zip(kinds) {
         let which = category[kind as usize];
         if which == u8::MAX {
@@ -55,18 +58,20 @@ pub fn count_values(
         if usize::from(which) >= categories {
             return Ok(None);
         }
-        if last != Some(value) {
+        let at = (value.wrapping_mul(SPREAD) >> 32) as usize % NEAR;
+        if near[at].0 != value || near[at].1 == 0 {
             let next = slots.len();
             slots.try_reserve(1)?;
-            slot = *slots.entry(value).or_insert(next);
+            let slot = *slots.entry(value).or_insert(next);
             if slot == next {
                 if next >= found.len() {
                     return Ok(None);
                 }
                 append_zeros(&mut sums, categories)?;
             }
-            last = Some(value);
+            near[at] = (value, slot + 1);
         }
+        let slot = near[at].1 - 1;
         sums[slot * categories + usize::from(which)] += 1;
     }
     let mut sorted = collected(slots.into_iter())?;

@@ -12,15 +12,12 @@ from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
-from gdbext.analysis.blocks.sums import CACHED, CATEGORY, FREE, MMAPPED, TOP, USED, Tally, tally
+from gdbext.analysis.blocks.sums import CACHED, FREE, MMAPPED, TOP, USED, Tally, tally
 from gdbext.errors import NoHeapError, UsageError
-from gdbext.heap.model import CACHED_STATES, FREE_STATES, U8, U64, USED_STATES, Heap, State
+from gdbext.heap.model import CACHED_STATES, FREE_STATES, U64, USED_STATES, Heap, State
 from gdbext.heap.reading import evidence_of, problems_of
-from gdbext.kernels import SKIPPED, count_values
-from gdbext.memory.intervals import I64, slices
+from gdbext.memory.intervals import I64, distinct, slices
 from gdbext.report import Bar, Kind, Report, Rows, ThreadRef, column, line, table
-
-_SIZES_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,7 @@ def summary(heaps: Sequence[Heap], exact: bool = False) -> Report:
     require_heaps(heaps)
     tallies = [tally(heap) for heap in heaps]
     totals = _totals(heaps, tallies)
-    powers, sizes = _by_size(heaps)
+    powers, sizes = _by_size(heaps, tallies)
     row_type = ArenaRow if all(heap.allocator == heap.family for heap in heaps) else NamedArenaRow
     arenas = [row for heap, counts in zip(heaps, tallies) for row in _arena_rows(heap, counts, row_type)]
     data = (ExactSummary if exact else Summary)(totals, _classes(totals), arenas, powers, sizes)
@@ -220,25 +217,13 @@ def _arena_rows(heap: Heap, counts: Tally, row_type: Type[ArenaRow]) -> Iterator
 _GROUPS = ((USED, MMAPPED), (CACHED,), (FREE, TOP))
 
 
-def _group_of_state() -> U8:
-    """Return the group of each block state, or that it is in none."""
-    groups = np.full(256, SKIPPED, np.uint8)
-    for number, group in enumerate(_GROUPS):
-        groups[np.isin(CATEGORY, group)] = number
-    return groups
-
-
-def _by_size(heaps: Sequence[Heap]) -> Tuple[Sequence[PowerRow], Rows[SizeRow]]:
-    groups = _group_of_state()
-    parts = [
-        count_values(heap.blocks.size[part], heap.blocks.state[part], groups, len(_GROUPS))
-        for heap in heaps
-        for part in slices(len(heap.blocks), _SIZES_AT_ONCE)
-    ]
-    sizes = np.unique(np.concatenate([np.empty(0, np.uint64), *(values for values, _ in parts)]))
+def _by_size(heaps: Sequence[Heap], tallies: Sequence[Tally]) -> Tuple[Sequence[PowerRow], Rows[SizeRow]]:
+    sizes = distinct(np.concatenate([np.empty(0, np.uint64), *(counted.sizes for counted in tallies)]))
     counts = np.zeros((len(sizes), len(_GROUPS)), np.int64)
-    for values, number in parts:
-        counts[np.searchsorted(sizes, values)] += number
+    for counted in tallies:
+        grouped = np.stack([counted.by_size[:, group].sum(axis=1) for group in _GROUPS], axis=1)
+        counts[np.searchsorted(sizes, counted.sizes)] += grouped
+    sizes, counts = sizes[counts.any(axis=1)], counts[counts.any(axis=1)]
     weight = sizes.astype(np.float64) * counts.sum(axis=1)
     order = np.argsort(-weight, kind="stable")
     sizes, counts, weight = sizes[order], counts[order], weight[order]
