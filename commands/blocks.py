@@ -1,4 +1,4 @@
-"""``blocks summary``, ``blocks list`` and ``blocks at``: the heap's blocks, whatever the allocator."""
+"""``blocks list`` and ``blocks at``: the heap's blocks, whatever the allocator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ from gdbext.errors import UsageError
 from gdbext.report import Report
 
 _RANGE = re.compile(r"\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*-\s*(0[xX][0-9a-fA-F]+|[0-9]+)\s*")
-
-
-def summarise(session: Any, arguments: Any) -> Report:
-    """Return all blocks by state, arena and size."""
-    return summary.summary(session.heaps(), arguments.flag("exact"))
 
 
 def list_blocks(session: Any, arguments: Any) -> Report:

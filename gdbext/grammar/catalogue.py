@@ -415,7 +415,7 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
     CommandSpec(
         "blocks summary",
-        run="blocks:summarise",
+        run="summary:summarise",
         debugger="names",
         summary="All blocks of all allocators: used, cached, free, by arena and by size",
         description="Used, tcached and free partition all blocks: used includes mmapped blocks and excludes "

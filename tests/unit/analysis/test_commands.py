@@ -18,7 +18,7 @@ from tests.support.jeworld import laid
 
 mount(os.path.dirname(gdbext.__file__))
 
-from gdbext.commands import blocks, jemalloc, rss, triage  # noqa: E402
+from gdbext.commands import blocks, jemalloc, rss, summary, triage  # noqa: E402
 
 
 class Arguments:
@@ -43,7 +43,7 @@ def context(maker):
 
 
 def test_summary_rss_and_triage(context):
-    assert blocks.summarise(context, Arguments()).data.totals.used_blocks == 2
+    assert summary.summarise(context, Arguments()).data.totals.used_blocks == 2
     assert rss.account(context, Arguments()).data.residual == 0
     assert triage.examine(context, Arguments()).data.verdict == "No findings."
 

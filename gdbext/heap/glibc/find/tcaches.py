@@ -125,11 +125,11 @@ def _find_of_layout(
     lone: set[int] = set()
     for start in range(0, min(len(users), _EXAMINED_LIMIT), _PIECE):
         for address, entries, wrong, damaged in _consistent(search, layout, users[start : start + _PIECE]):
-            if any(entries) and _heads_fit(search, entries):
+            if entries and _heads_fit(search, entries):
                 (odd if wrong else full).add(address)
-            elif damaged and not any(entries):
+            elif damaged and not entries:
                 lone.add(address)
-            elif not wrong and not any(entries):
+            elif not wrong and not entries:
                 empty.add(address)
     return Found(layout, frozenset(full), frozenset(empty), frozenset(odd), frozenset(lone))
 
@@ -149,8 +149,8 @@ def _users_of_sizes(
 def _consistent(
     search: _Search, layout: TcacheLayout, users: U64
 ) -> Iterator[tuple[int, list[int], int, bool]]:
-    """Iterate over the structures whose counts and heads agree, with these heads, how many do not, at most one, and
-    whether that one would but for a head that is not aligned.
+    """Iterate over the structures whose counts and heads agree, with these heads (none where all lists are empty), how
+    many do not, at most one, and whether that one would but for a head that is not aligned.
     """
     rows, known = _read_rows(search, layout, users)
     if not len(rows):
@@ -162,9 +162,10 @@ def _consistent(
     damaged = (agree & ~aligned).any(axis=1)
     agree &= aligned
     wrong = (~agree).sum(axis=1)
+    heads = np.where(agree, entries, np.uint64(0))
+    some: Mask = np.any(heads, axis=1)
     for at in np.flatnonzero(wrong <= 1).tolist():
-        heads = np.where(agree[at], entries[at], np.uint64(0)).tolist()
-        yield known[at], heads, int(wrong[at]), bool(damaged[at])
+        yield known[at], heads[at].tolist() if some[at] else [], int(wrong[at]), bool(damaged[at])
 
 
 def _read_rows(

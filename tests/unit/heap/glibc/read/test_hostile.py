@@ -29,7 +29,7 @@ from tests.support.ptmalloc import PAGE, HeapBuilder
 
 mount(os.path.dirname(gdbext.__file__))
 
-from gdbext.commands import blocks, glibc, leaks, refs, retained, rss, triage, types  # noqa: E402
+from gdbext.commands import blocks, glibc, leaks, refs, retained, rss, summary, triage, types  # noqa: E402
 
 BIG_ENDIAN = Abi(8, "big", "s390x")
 MATRIX = [
@@ -75,7 +75,7 @@ def commands_of(builder):
         glibc.mmapped,
         glibc.check,
         glibc.trim,
-        blocks.summarise,
+        summary.summarise,
         blocks.list_blocks,
         leaks.find,
         types.examine,
