@@ -386,7 +386,9 @@ class Native:
         if len(chosen) != len(index) or len(begun) != len(index):
             raise NativeError("a state and a mark are needed for every block")
         columns = (blocks, _place(chosen), _place(begun))
-        with self._job(self._library.gx_mark_new(held.reference, *columns, _pointer_rules(rules))) as job:
+        begun_job = self._library.gx_mark_new(held.reference, *columns, _pointer_rules(rules))
+        del live, roots, chosen, begun  # it has its own
+        with self._job(begun_job) as job:
             states = np.empty(len(index), np.uint8)
             self._told(self._library.gx_mark_write(job, len(index), _place(states)))
         return states

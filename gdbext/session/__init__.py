@@ -145,8 +145,10 @@ class Session:
         if self._heaps is not None:
             return self._heaps
         from gdbext.heap.detect import find_heaps
+        from gdbext.memory.room import give_back
 
         heaps = find_heaps(self.target, self.progress)
+        give_back()
         if not any(heap.interrupted for heap in heaps):
             self._heaps = heaps
         return heaps

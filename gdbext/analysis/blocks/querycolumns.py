@@ -104,9 +104,8 @@ class HeapColumns:
         """The row of each block in reachability, or -1."""
         rows = np.full(len(self), -1, np.int32)
         if self.live is not None:
-            known = self.live.reach.marked.blocks
-            mine = np.flatnonzero(known.heap == self.number)
-            rows[known.position[mine]] = mine
+            for mine, positions in self.live.reach.marked.blocks.for_each_of(self.heap, self.number):
+                rows[positions] = mine
         return rows
 
     @cached_property

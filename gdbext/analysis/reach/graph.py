@@ -10,7 +10,7 @@ import numpy as np
 from gdbext.analysis.reach.headers import offsets_of
 from gdbext.analysis.reach.model import Marked, states_by_roots
 from gdbext.errors import TooLargeError
-from gdbext.heap.model import U8, U64, Heap, Mask
+from gdbext.heap.model import U8, U64, USED_STATES, Heap, Mask
 from gdbext.kernels import NOT_REACHED, BlockIndex, Edges, PointerRules, block_edges, follow_words
 from gdbext.memory.intervals import I64
 from gdbext.memory.room import find_room
@@ -146,5 +146,8 @@ class Reach:
 
     def block_of(self, row: int) -> Tuple[Heap, int]:
         """Return a row's heap and its position among that heap's blocks."""
-        blocks = self.marked.blocks
-        return self.heaps[int(blocks.heap[row])], int(blocks.position[row])
+        heap = self.heaps[int(self.marked.blocks.heap[row])]
+        at = int(np.searchsorted(heap.blocks.address, self.address[row]))
+        while heap.blocks.state[at] not in USED_STATES:  # where damage lets blocks share an address
+            at += 1
+        return heap, at

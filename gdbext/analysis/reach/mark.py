@@ -24,7 +24,7 @@ from gdbext.analysis.reach.model import (
 )
 from gdbext.analysis.reach.roots import read_roots
 from gdbext.errors import FaultError, TooLargeError
-from gdbext.heap.model import U8, U32, U64, USED_STATES, Heap
+from gdbext.heap.model import U8, U64, USED_STATES, Heap
 from gdbext.kernels import (
     REACHED,
     BlockIndex,
@@ -76,7 +76,7 @@ def read_reach(
     hits, leads, unread = _hits(target, roots, blocks.index, rules)
     spans, lost = _block_spans(target, heaps, blocks.index)
     progress.at("following pointers", 0, None)
-    live = np.ones(len(blocks), np.bool_)
+    live = np.broadcast_to(np.bool_(True), len(blocks))
     states = mark_blocks(spans, blocks.index, rules, live, states_by_roots(len(blocks), hits))
     whole = Roots(roots.ranges, roots.words, [*roots.missing, *unread, *lost])
     marked = Marked(blocks, whole, hits, spans, states, problems)
@@ -93,7 +93,7 @@ def _marked_with_headers(marked: Marked, rules: PointerRules, found: Sequence[He
     interior = rules.are_interior(leads.into, index.size[leads.row])
     words = [(at, row, bool(inside)) for (at, row, _), inside in zip(marked.hits.words, interior[len(memory) :])]
     hits = RootHits(Hits(memory.place, memory.row, interior[: len(memory)]), words)
-    live = np.ones(len(index), np.bool_)
+    live = np.broadcast_to(np.bool_(True), len(index))
     states = mark_blocks(marked.spans, index, rules, live, states_by_roots(len(index), hits))
     headers = Headers(found, leads, (states == REACHED) & (marked.states != REACHED))
     return replace(marked, hits=hits, states=states, headers=headers)
@@ -128,36 +128,30 @@ def _check_bytes(wanted: int, most: int) -> None:
 def live_blocks(heaps: Sequence[Heap]) -> Tuple[LiveBlocks, Sequence[Problem]]:
     """Return the blocks in use of all heaps in address order, and what is wrong with them."""
     parts = [_live_of(heap) for heap in heaps]
-    address, size, position = parts[0] if len(parts) == 1 else (np.concatenate(each) for each in zip(*parts))
+    address, size = parts[0] if len(parts) == 1 else (np.concatenate(each) for each in zip(*parts))
     number: U8 = np.broadcast_to(np.uint8(0), len(address))
     if len(heaps) > 1:
-        number = np.repeat(np.arange(len(heaps), dtype=np.uint8), [len(rows) for _, _, rows in parts])
+        number = np.repeat(np.arange(len(heaps), dtype=np.uint8), [len(each) for each, _ in parts])
         order = np.argsort(address, kind="stable")
-        address, size, number, position = address[order], size[order], number[order], position[order]
+        address, size, number = address[order], size[order], number[order]
     kept = np.ones(len(address), np.bool_)
     kept[1:] = address[1:] > address[:-1]
     if not kept.all():
-        address, size, number, position = address[kept], size[kept], number[kept], position[kept]
+        address, size, number = address[kept], size[kept], number[kept]
     cut = _cut_short(address, size)
     odd = len(cut) + len(kept) - len(address)
     if not odd:
-        return LiveBlocks(BlockIndex(address, size), number, position), []
+        return LiveBlocks(BlockIndex(address, size), number), []
     where = int(address[cut[0]]) if len(cut) else None
     message = f"{count_text(odd, 'block')} taken for shorter than the heap says: they overlap what follows"
     problem = Problem("overlapping-blocks", where, message)
-    return LiveBlocks(BlockIndex(address, size), number, position), [problem]
+    return LiveBlocks(BlockIndex(address, size), number), [problem]
 
 
-def _live_of(heap: Heap) -> Tuple[U64, U64, U32]:
-    """Return address, size and position of a heap's blocks in use."""
+def _live_of(heap: Heap) -> Tuple[U64, U64]:
+    """Return address and size of a heap's blocks in use."""
     used = heap.blocks.having(USED_STATES)
-    position = np.empty(np.count_nonzero(used), np.uint32)
-    filled = 0
-    for part in slices(len(used)):
-        found = np.flatnonzero(used[part])
-        position[filled : filled + len(found)] = found + part.start
-        filled += len(found)
-    return heap.blocks.address[used], heap.blocks.size[used], position
+    return heap.blocks.address[used], heap.blocks.size[used]
 
 
 def _cut_short(address: U64, size: U64) -> I64:

@@ -7,13 +7,14 @@ interior pointer, else *leaked*: unreachable.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from gdbext.analysis.reach.headers import Headers
-from gdbext.heap.model import U8, U32
-from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, Span
+from gdbext.heap.model import U8, USED_STATES, Heap
+from gdbext.kernels import MAYBE_REACHED, NOT_REACHED, REACHED, BlockIndex, Hits, Span, rows_of
+from gdbext.memory.intervals import I64, slices
 from gdbext.report import Problem
 
 NO_HEAP = 0xFF
@@ -129,15 +130,26 @@ class LiveBlocks:
 
     :param index: addresses and usable sizes.
     :param heap: which of the heaps, a position.
-    :param position: in that heap's blocks.
     """
 
     index: BlockIndex
     heap: U8
-    position: U32
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def for_each_of(self, heap: Heap, number: int) -> Iterator[Tuple[I64, I64]]:
+        """Iterate over the rows of one heap's blocks and their positions among these, many at a time.
+
+        :param number: which of the heaps it is.
+        """
+        blocks = heap.blocks
+        for part in slices(len(self)):
+            rows = part.start + np.flatnonzero(self.heap[part] == number)
+            at = rows_of(blocks.address, self.index.address[rows])
+            while (other := ~np.isin(blocks.state[at], USED_STATES)).any():  # where blocks share an address
+                at[other] += 1
+            yield rows, at
 
 
 @dataclass(frozen=True)

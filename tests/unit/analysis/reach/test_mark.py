@@ -160,9 +160,11 @@ def test_several_heaps_are_one_order():
     for at in (1, 3):
         world.block(HEAP + 0x100 * at)
     other.block(HEAP + 0x200)
-    blocks, problems = live_blocks([world.heap(), other.heap()])
+    heaps = [world.heap(), other.heap()]
+    blocks, problems = live_blocks(heaps)
     assert blocks.heap.tolist() == [0, 1, 0]
-    assert blocks.position.tolist() == [0, 0, 1]
+    of_heaps = [part for number, heap in enumerate(heaps) for part in blocks.for_each_of(heap, number)]
+    assert [(rows.tolist(), places.tolist()) for rows, places in of_heaps] == [([0, 2], [0, 1]), ([1], [0])]
     assert np.all(np.diff(blocks.index.address) > 0)
     assert not problems
 

@@ -86,7 +86,6 @@ def test_no_blocks_at_all(world):
         type(reach.marked.blocks)(
             type(reach.marked.blocks.index)(reach.address[:0], reach.size[:0]),
             reach.marked.blocks.heap[:0],
-            reach.marked.blocks.position[:0],
         ),
         reach.marked.roots,
         reach.marked.hits,

@@ -134,9 +134,7 @@ class World:
     def reach(self):
         address, size = (np.array(each, np.uint64) for each in zip(*sorted(self.blocks)))
         count = len(address)
-        live = LiveBlocks(
-            BlockIndex(address, size), np.zeros(count, np.uint8), np.arange(count, dtype=np.uint32)
-        )
+        live = LiveBlocks(BlockIndex(address, size), np.zeros(count, np.uint8))
         nothing = Hits(np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.bool_))
         blocks = Blocks(address, size, np.zeros(count, np.uint8), np.zeros(count, np.uint32))
         heap = Heap(self.family, blocks, (), size_classes=self.family != "glibc")
