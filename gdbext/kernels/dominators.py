@@ -134,13 +134,14 @@ def sum_up_tree(dominator: U32, size: U64) -> Tuple[U64, U32]:
     A root is a node as others are: its number is one more than the blocks that only it keeps.
 
     :param dominator: as :func:`find_dominators` returns it.
-    :param size: bytes of each node; a root has none.
+    :param size: bytes of each node; those behind its end, as roots are, have none.
     :return: zeros for nodes that are not reached.
     :raises ValueError: that is no tree.
     """
     nodes = len(dominator)
-    if len(size) != nodes:
-        raise ValueError("a size is needed for every node")
+    if len(size) > nodes:
+        raise ValueError("more sizes than nodes")
+    size = np.concatenate((size, np.zeros(nodes - len(size), np.uint64)))
     reached, inner = dominator != NONE, dominator < SUPER
     if inner.any() and not (dominator[inner].max() < nodes and reached[dominator[inner]].all()):
         raise ValueError("a dominator that is no node of the tree")

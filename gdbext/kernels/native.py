@@ -28,7 +28,7 @@ from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
 from gdbext.progress import check, threads
 
-ABI = 10
+ABI = 11
 STEP_MILLISECONDS = 50
 _NAME = "libgdbext_native.so"
 DAMAGED = "is damaged: "

@@ -29,14 +29,14 @@ _SIGNATURES = {
     "gx_components_new": (_pointer, [_pointer, _pointer, _u32]),
     "gx_breadth_new": (_pointer, [_pointer, _pointer, _pointer]),
     "gx_dominators_new": (_pointer, [_pointer, _pointer, _pointer, _u64, _u64]),
-    "gx_retained_new": (_pointer, [_pointer, _pointer, _u64]),
+    "gx_retained_new": (_pointer, [_pointer, _pointer, _u64, _u64, _pointer, _pointer]),
     "gx_graph_run": (_i64, [_pointer, _u32]),
     "gx_edges_found": (_i64, [_pointer]),
     "gx_edges_write": (_i64, [_pointer, _u64, _u64, _pointer, _pointer, _pointer]),
     "gx_components_write": (_i64, [_pointer, _u64, _pointer]),
     "gx_breadth_write": (_i64, [_pointer, _u64, _pointer, _pointer]),
     "gx_dominators_write": (_i64, [_pointer, _u64, _pointer]),
-    "gx_retained_write": (_i64, [_pointer, _u64, _pointer, _pointer]),
+    "gx_retained_sound": (_i64, [_pointer]),
     "gx_graph_free": (None, [_pointer]),
 }
 
@@ -102,22 +102,21 @@ class NativeGraphs:
             raise NativeError("each entry is one of a row and a root")
         roots = int(entries.max()) + 1 if len(entries) else 0
         arguments = (native._place(entry), native._place(entries), len(entry), roots)
-        with self._job(self._library.gx_dominators_new(ctypes.byref(graph), *arguments)) as job:
+        begun = self._library.gx_dominators_new(ctypes.byref(graph), *arguments)
+        del edges, kept  # it has its own, in less room
+        with self._job(begun) as job:
             found = np.empty(rows + roots, np.uint32)
             self._told(self._library.gx_dominators_write(job, len(found), native._place(found)))
-        del kept
         return found
 
     def sum_up_tree(self, dominator: U32, size: U64) -> Tuple[U64, U32]:
         """As :func:`gdbext.kernels.dominators.sum_up_tree`."""
         dominator, size = native._column(dominator, "u4"), native._column(size, "u8")
-        if len(dominator) != len(size):
-            raise NativeError("a size is needed for every node")
         nodes = len(dominator)
         total, count = np.empty(nodes, np.uint64), np.empty(nodes, np.uint32)
-        arguments = (native._place(dominator), native._place(size), nodes)
-        with self._job(self._library.gx_retained_new(*arguments)) as job:
-            self._told(self._library.gx_retained_write(job, nodes, native._place(total), native._place(count)))
+        given = (native._place(dominator), native._place(size), len(size), nodes)
+        with self._job(self._library.gx_retained_new(*given, native._place(total), native._place(count))) as job:
+            self._told(self._library.gx_retained_sound(job))
         return total, count
 
     @contextmanager

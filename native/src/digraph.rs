@@ -1,6 +1,6 @@
 //! A graph of rows and edges between them, compressed, as it comes from elsewhere.
 
-use crate::fallible::{filled, Result};
+use crate::fallible::{collected, filled, Result};
 use crate::memory::prefetch_item;
 
 /// The most rows and nodes of a graph: one bit of their numbers is free for other use.
@@ -67,6 +67,45 @@ impl<'a> Graph<'a> {
     #[inline(always)]
     pub fn prefetch_targets(&self, row: usize) {
         prefetch_item(self.to, self.first[row] as usize);
+    }
+}
+
+/// A graph of its own, in half the room: less than 2^32 edges, of which it is not kept where they point.
+#[derive(Default)]
+pub struct Compact {
+    first: Vec<u32>,
+    to: Vec<u32>,
+}
+
+impl Compact {
+    /// Copies a graph that has no more edges than that.
+    pub fn new(graph: Graph) -> Result<Self> {
+        let first = collected(graph.first.iter().map(|&first| first as u32))?;
+        let to = collected(graph.to.iter().copied())?;
+        Ok(Compact { first, to })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.first.len().saturating_sub(1)
+    }
+
+    /// The targets of a row.
+    #[inline(always)]
+    pub fn targets(&self, row: usize) -> &[u32] {
+        &self.to[self.first[row] as usize..self.first[row + 1] as usize]
+    }
+
+    /// Asks the processor to fetch where a row begins.
+    #[inline(always)]
+    pub fn prefetch_row(&self, row: usize) {
+        prefetch_item(&self.first, row);
+    }
+
+    /// Asks the processor to fetch a row's targets.
+    #[inline(always)]
+    pub fn prefetch_targets(&self, row: usize) {
+        prefetch_item(&self.to, self.first[row] as usize);
     }
 }
 

@@ -5,27 +5,34 @@
 
 use std::time::Instant;
 
-use crate::digraph::{Graph, MOST, NONE, PATIENCE};
+use crate::digraph::{Compact, Graph, MOST, NONE, PATIENCE};
 use crate::fallible::{collected, filled, push, Error, Result};
 use crate::memory::prefetch_item;
 
 /// What dominates all roots.
 pub const SUPER: u32 = NONE - 1;
 
+const AHEAD: usize = 4; // targets of a node that are asked for
 const DEFERRED: u32 = 1 << 31; // the dominator is that of this number
 
 /// A search that can be left and taken up again.
-pub struct Job<'a> {
-    graph: Graph<'a>,
+pub struct Job {
+    graph: Compact,
     roots: Roots,
     stage: Stage,
     at: usize,
-    /// The number of each node, or 0; at last its dominator.
+    /// The number of each node, or 0. Once edges are known by numbers, the first of those that each number is the
+    /// semidominator of, its bucket; at last the dominator of each node.
     numbers: Vec<u32>,
-    /// The node of each number.
+    /// The node of each number, from then on.
     order: Vec<u32>,
     links: Vec<Link>,
+    /// Of the numbers from each up to its `up`, the one with the lowest semidominator, from then on.
+    labels: Vec<u32>,
+    /// Nodes whose targets are being visited, with how many were; none all of whose targets were.
     open: Vec<(u32, u32)>,
+    /// Numbers whose way up is being shortened.
+    way: Vec<u32>,
     /// Where the edges of each number that come from greater ones begin. Numbers are done from the last on, so what
     /// follows the beginning of one that is done has room for its dominator; before it is known, for the next in its
     /// bucket.
@@ -44,11 +51,8 @@ struct Roots {
 struct Link {
     /// What the number came from; later some number further up.
     up: u32,
-    /// Of those from here up to `up`, the one with the lowest semidominator, and this.
-    label: u32,
+    /// The lowest semidominator of those from here up to `up`.
     low: u32,
-    /// The first of those that this number is the semidominator of.
-    bucket: u32,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -63,28 +67,28 @@ enum Stage {
     Done,
 }
 
-impl<'a> Job<'a> {
-    /// Prepares the search; root `entries[i]` points at row `entry[i]`. Both must be there.
-    pub fn new(graph: Graph<'a>, entry: &[u32], entries: &[u32], roots: usize) -> Result<Self> {
+impl Job {
+    /// Prepares the search; root `entries[i]` points at row `entry[i]`. Both must be there. It takes a copy of the graph.
+    pub fn new(graph: Graph, entry: &[u32], entries: &[u32], roots: usize) -> Result<Self> {
         if graph.rows() + roots > MOST || graph.edges() + entry.len() > u32::MAX as usize {
             return Err(Error::BadArgument);
         }
         let roots = Roots::new(graph.rows(), entry, entries, roots)?;
-        let number = |root: usize| (graph.rows() + root) as u32;
-        let open = collected((0..roots.count()).rev().map(|root| (number(root), 0)))?;
         let mut job = Job {
             numbers: filled(graph.rows() + roots.count(), 0)?,
             order: Vec::new(),
             links: Vec::new(),
+            labels: Vec::new(),
             first: Vec::new(),
             above: Vec::new(),
             stage: Stage::Search,
             at: 0,
-            graph,
+            graph: Compact::new(graph)?,
             roots,
-            open,
+            open: Vec::new(),
+            way: Vec::new(),
         };
-        job.begin(SUPER, 0)?;
+        push(&mut job.links, Link { up: 0, low: 0 })?;
         Ok(job)
     }
 
@@ -119,51 +123,57 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Gives a node its number, and remembers to visit its targets.
     #[inline(always)]
     fn begin(&mut self, node: u32, up: u32) -> Result<()> {
-        let number = self.order.len() as u32;
-        push(&mut self.order, node)?;
-        push(&mut self.links, Link { up, label: number, low: up, bucket: 0 })
+        self.numbers[node as usize] = self.links.len() as u32;
+        push(&mut self.links, Link { up, low: up })?;
+        push(&mut self.open, (node, 0))
     }
 
     /// Numbers what roots lead to, depth first.
     fn search(&mut self) -> Result<()> {
         let mut steps = 0;
         while steps < PATIENCE {
-            let (node, up) = match self.open.pop() {
-                Some(next) => next,
-                None => return self.begin_to_count(),
-            };
-            steps += 1;
-            if self.numbers[node as usize] != 0 {
-                continue;
-            }
-            let number = self.order.len() as u32;
-            self.numbers[node as usize] = number;
-            self.begin(node, up)?;
-            let targets = self.roots.or(self.graph, node);
-            for &to in targets {
-                prefetch_item(&self.numbers, to as usize);
-            }
-            for &to in targets {
-                if self.numbers[to as usize] == 0 {
-                    self.graph.prefetch_row(to as usize);
-                    push(&mut self.open, (to, number))?;
-                }
-            }
-            steps += targets.len();
-            match self.open.iter().rev().nth(1) {
-                Some(&(soon, _)) if (soon as usize) < self.graph.rows() => self.graph.prefetch_targets(soon as usize),
-                _ => {}
+            if let Some((node, visited)) = self.open.pop() {
+                steps += 1 + self.descend(node, visited)?;
+            } else if self.at == self.roots.count() {
+                return self.begin_to_count();
+            } else {
+                let root = self.graph.rows() + self.at;
+                self.begin(root as u32, 0)?;
+                self.at += 1;
             }
         }
         Ok(())
     }
 
+    /// Goes on from a node to the first of its targets that has no number yet; returns how many had one.
+    fn descend(&mut self, node: u32, visited: u32) -> Result<usize> {
+        let (up, from) = (self.numbers[node as usize], visited as usize);
+        let targets = self.roots.or(&self.graph, node);
+        let known = targets[from..].iter().take_while(|&&to| self.numbers[to as usize] != 0).count();
+        let next = from + known + 1;
+        if let Some(&to) = targets.get(from + known) {
+            for &soon in targets[next..].iter().take(AHEAD) {
+                prefetch_item(&self.numbers, soon as usize);
+                self.graph.prefetch_row(soon as usize);
+            }
+            if let Some(&soon) = targets.get(next) {
+                self.graph.prefetch_targets(soon as usize);
+            }
+            if next < targets.len() {
+                push(&mut self.open, (node, next as u32))?;
+            }
+            self.begin(to, up)?;
+        }
+        Ok(known)
+    }
+
     fn begin_to_count(&mut self) -> Result<()> {
         self.open = Vec::new();
-        self.first = filled(self.order.len() + 1, 0)?;
-        self.stage = Stage::Count;
+        self.first = filled(self.links.len() + 1, 0)?;
+        (self.stage, self.at) = (Stage::Count, 0);
         Ok(())
     }
 
@@ -171,18 +181,14 @@ impl<'a> Job<'a> {
     fn for_some_edges(&mut self, mut seen: impl FnMut(&mut Self, u32, u32)) -> bool {
         let mut steps = 0;
         while steps < PATIENCE && self.at < self.numbers.len() {
-            let from = self.numbers[self.at];
+            let (node, from) = (self.at as u32, self.numbers[self.at]);
             if from != 0 {
-                let (graph, node) = (self.graph, self.at);
-                if node < graph.rows() {
-                    graph.targets(node).iter().for_each(|&to| seen(self, from, self.numbers[to as usize]));
-                    steps += graph.targets(node).len();
-                } else {
-                    for at in self.roots.range(node - graph.rows()) {
-                        seen(self, from, self.numbers[self.roots.to[at] as usize]);
-                        steps += 1;
-                    }
+                let count = self.roots.or(&self.graph, node).len();
+                for at in 0..count {
+                    let to = self.roots.or(&self.graph, node)[at];
+                    seen(self, from, self.numbers[to as usize]);
                 }
+                steps += count;
             }
             self.at += 1;
             steps += 1;
@@ -225,8 +231,23 @@ impl<'a> Job<'a> {
             }
         });
         if !more {
+            self.forget_edges()?;
             (self.stage, self.at) = (Stage::Semi, self.order.len() - 1);
         }
+        Ok(())
+    }
+
+    /// Goes over to numbers alone.
+    fn forget_edges(&mut self) -> Result<()> {
+        self.graph = Compact::default();
+        self.order = filled(self.links.len(), SUPER)?;
+        for (node, number) in self.numbers.iter_mut().enumerate() {
+            if *number != 0 {
+                self.order[*number as usize] = node as u32;
+            }
+            *number = 0;
+        }
+        self.labels = collected(0..self.links.len() as u32)?;
         Ok(())
     }
 
@@ -236,11 +257,11 @@ impl<'a> Job<'a> {
         while steps < PATIENCE {
             if self.at == 0 {
                 (self.stage, self.at) = (Stage::Resolve, 1);
-                (self.links, self.above) = (Vec::new(), Vec::new());
+                (self.links, self.above, self.labels) = (Vec::new(), Vec::new(), Vec::new());
                 return Ok(());
             }
             let number = self.at;
-            let Link { up, mut low, .. } = self.links[number];
+            let Link { up, mut low } = self.links[number];
             for at in self.first[number] as usize..self.first[number + 1] as usize {
                 let above = self.above[at];
                 steps += self.compress(above, number as u32 + 1)?;
@@ -250,8 +271,8 @@ impl<'a> Job<'a> {
             if low == up {
                 self.first[number + 1] = up;
             } else {
-                self.first[number + 1] = self.links[low as usize].bucket;
-                self.links[low as usize].bucket = number as u32;
+                // There is a node for every number but the last, which is no semidominator.
+                self.first[number + 1] = std::mem::replace(&mut self.numbers[low as usize], number as u32);
             }
             steps += 1 + self.empty_bucket(up, number as u32)?;
             self.at -= 1;
@@ -261,14 +282,14 @@ impl<'a> Job<'a> {
 
     /// Finds the dominators of those that `semi` is the semidominator of, or what has the same dominator.
     fn empty_bucket(&mut self, semi: u32, last: u32) -> Result<usize> {
-        let mut next = std::mem::take(&mut self.links[semi as usize].bucket);
+        let mut next = std::mem::take(&mut self.numbers[semi as usize]);
         let mut steps = 0;
         while next != 0 {
             let number = next as usize;
             next = self.first[number + 1];
             steps += 1 + self.compress(number as u32, last)?;
-            let Link { label, low, .. } = self.links[number];
-            self.first[number + 1] = if low < semi { label | DEFERRED } else { semi };
+            let lower = self.links[number].low < semi;
+            self.first[number + 1] = if lower { self.labels[number] | DEFERRED } else { semi };
         }
         Ok(steps)
     }
@@ -276,19 +297,20 @@ impl<'a> Job<'a> {
     /// Shortens the way up from a number, as far as it leads through those from `last` on; returns how long it was.
     #[inline(always)]
     fn compress(&mut self, number: u32, last: u32) -> Result<usize> {
-        let (mut top, open) = (number, &mut self.open);
+        let (mut top, way) = (number, &mut self.way);
         while self.links[top as usize].up >= last {
-            push(open, (top, 0))?;
+            push(way, top)?;
             top = self.links[top as usize].up;
         }
-        let (length, mut above) = (open.len(), self.links[top as usize]);
-        while let Some((below, _)) = open.pop() {
+        let (length, mut above) = (way.len(), self.links[top as usize]);
+        while let Some(below) = way.pop() {
             let link = &mut self.links[below as usize];
             if above.low < link.low {
-                (link.low, link.label) = (above.low, above.label);
+                link.low = above.low;
+                self.labels[below as usize] = self.labels[top as usize];
             }
             link.up = above.up;
-            above = *link;
+            (above, top) = (*link, below);
         }
         Ok(length)
     }
@@ -303,22 +325,22 @@ impl<'a> Job<'a> {
         }
         self.at = until;
         if until == self.order.len() {
-            (self.stage, self.at) = (Stage::Name, 0);
+            (self.stage, self.at) = (Stage::Name, 1);
+            self.numbers.fill(NONE);
         }
     }
 
-    /// Puts the dominator of each node in the place of its number.
+    /// Writes down the dominator of each node.
     fn name(&mut self) {
-        let until = self.numbers.len().min(self.at + PATIENCE);
-        for number in &mut self.numbers[self.at..until] {
-            *number = match *number {
-                0 => NONE,
-                known => self.order[self.first[known as usize + 1] as usize],
-            };
+        let until = self.order.len().min(self.at + PATIENCE);
+        for number in self.at..until {
+            let dominator = self.first[number + 1] as usize;
+            self.numbers[self.order[number] as usize] = self.order[dominator];
         }
         self.at = until;
-        if until == self.numbers.len() {
+        if until == self.order.len() {
             self.stage = Stage::Done;
+            (self.order, self.first) = (Vec::new(), Vec::new());
         }
     }
 }
@@ -355,7 +377,7 @@ impl Roots {
 
     /// The targets of a node of a graph, or of one of these roots.
     #[inline(always)]
-    fn or<'s>(&'s self, graph: Graph<'s>, node: u32) -> &'s [u32] {
+    fn or<'s>(&'s self, graph: &'s Compact, node: u32) -> &'s [u32] {
         match (node as usize).checked_sub(graph.rows()) {
             None => graph.targets(node as usize),
             Some(root) => &self.to[self.range(root)],

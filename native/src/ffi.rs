@@ -15,7 +15,7 @@ use crate::memory::{Span, Spans, Words};
 use crate::{chains, chunks, columns, graph, parallel, scalars, scan, tally};
 
 /// What this library and `gdbext.kernels.native` must agree on.
-pub const ABI: u32 = 10;
+pub const ABI: u32 = 11;
 
 /// An argument that cannot be: a null pointer, a wrong length, spans or blocks that overlap.
 pub const BAD_ARGUMENT: i64 = -1;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::digraph::Graph;
 use crate::fallible::{kept, Error, Result};
 use crate::ffi::{block_index, caught, given, guarded, outlasting, read, started, write};
-use crate::ffi::{Blocks, Indexed, Memory, PointerRules, BAD_ARGUMENT, NO_ROOM};
+use crate::ffi::{Blocks, Indexed, Memory, PointerRules, NO_ROOM};
 use crate::memory::Spans;
 use crate::{breadth, components, dominators, edges, retained};
 
@@ -39,7 +39,7 @@ enum Work {
     Edges(edges::Job<'static>),
     Components(components::Job<'static>),
     Breadth(breadth::Job<'static>),
-    Dominators(dominators::Job<'static>),
+    Dominators(dominators::Job),
     Retained(retained::Job<'static>),
     /// Work that came to nothing.
     Failed(Error),
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn gx_breadth_new(edges: *const Edges, roots: *const u8, l
 /// Begins a search for dominators; see [`dominators::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
-/// `edges` is as its type says; `entry` and `entries` have `count` items.
+/// `edges` is as its type says; `entry` and `entries` have `count` items. None of them is needed any more.
 #[no_mangle]
 pub unsafe extern "C" fn gx_dominators_new(
     edges: *const Edges,
@@ -121,12 +121,20 @@ pub unsafe extern "C" fn gx_dominators_new(
 /// Begins sums over a dominator tree; see [`retained::Job::new`]. Null when an argument cannot be.
 ///
 /// # Safety
-/// The arrays have `nodes` items.
+/// `size` has `sizes` items, the other arrays have `nodes`; nobody else writes `bytes` and `counts` until it is freed.
 #[no_mangle]
-pub unsafe extern "C" fn gx_retained_new(dominators: *const u32, size: *const u64, nodes: u64) -> *mut GraphJob {
+pub unsafe extern "C" fn gx_retained_new(
+    dominators: *const u32,
+    size: *const u64,
+    sizes: u64,
+    nodes: u64,
+    bytes: *mut u64,
+    counts: *mut u32,
+) -> *mut GraphJob {
     started(|| {
-        let (dominators, size) = unsafe { (read(dominators, nodes)?, read(size, nodes)?) };
-        Ok(alone(Work::Retained(retained::Job::new(dominators, size)?)))
+        let (dominators, size) = unsafe { (read(dominators, nodes)?, read(size, sizes)?) };
+        let (bytes, counts) = unsafe { (write(bytes, nodes)?, write(counts, nodes)?) };
+        Ok(alone(Work::Retained(retained::Job::new(dominators, size, bytes, counts)?)))
     })
 }
 
@@ -236,18 +244,14 @@ pub unsafe extern "C" fn gx_dominators_write(job: *const GraphJob, nodes: u64, d
     })
 }
 
-/// Writes the sums of each node; [`BAD_ARGUMENT`] where they are not those of a tree. Only for a job that is done.
+/// Returns 0 where the sums are those of a tree, else [`BAD_ARGUMENT`](crate::ffi::BAD_ARGUMENT). Only for a job that is done.
 ///
 /// # Safety
-/// As [`gx_graph_run`]; the arrays have `nodes` places.
+/// As [`gx_graph_run`].
 #[no_mangle]
-pub unsafe extern "C" fn gx_retained_write(job: *const GraphJob, nodes: u64, bytes: *mut u64, counts: *mut u32) -> i64 {
+pub unsafe extern "C" fn gx_retained_sound(job: *const GraphJob) -> i64 {
     guarded(|| match unsafe { &given(job.as_ref())?.work } {
-        Work::Retained(work) if !work.sound() => Ok(BAD_ARGUMENT),
-        Work::Retained(work) if nodes == work.nodes() as u64 => {
-            unsafe { work.write(write(bytes, nodes)?, write(counts, nodes)?) };
-            Ok(0)
-        }
+        Work::Retained(work) if work.sound() => Ok(0),
         _ => Err(Error::BadArgument),
     })
 }
@@ -266,6 +270,7 @@ pub unsafe extern "C" fn gx_graph_free(job: *mut GraphJob) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ffi::BAD_ARGUMENT;
     use std::ptr::{null, null_mut};
 
     unsafe fn run(job: *mut GraphJob) {
@@ -322,10 +327,10 @@ mod tests {
             gx_graph_free(job);
             assert_eq!(found, [1, 2, dominators::SUPER]);
 
-            let (size, mut bytes, mut counts) = ([16u64, 16, 0], [9; 3], [9; 3]);
-            let job = gx_retained_new(found.as_ptr(), size.as_ptr(), 3);
+            let (size, mut bytes, mut counts) = ([16u64, 16], [9; 3], [9; 3]);
+            let job = gx_retained_new(found.as_ptr(), size.as_ptr(), 2, 3, bytes.as_mut_ptr(), counts.as_mut_ptr());
             run(job);
-            assert_eq!(gx_retained_write(job, 3, bytes.as_mut_ptr(), counts.as_mut_ptr()), 0);
+            assert_eq!(gx_retained_sound(job), 0);
             gx_graph_free(job);
             assert_eq!((bytes, counts), ([16, 32, 32], [1, 2, 3]));
         }
@@ -342,11 +347,11 @@ mod tests {
             assert!(gx_components_new(null(), ones.as_ptr(), 0).is_null());
             assert!(gx_breadth_new(&edges(1), null(), ones.as_ptr()).is_null());
             assert!(gx_edges_new(null(), null(), null(), null(), 0).is_null());
-            assert!(gx_retained_new(null(), null(), 1).is_null());
-            let circle = [0u32];
-            let job = gx_retained_new(circle.as_ptr(), first.as_ptr(), 1);
+            assert!(gx_retained_new(null(), null(), 1, 1, null_mut(), null_mut()).is_null());
+            let (circle, mut bytes, mut counts) = ([0u32], [9; 1], [9; 1]);
+            let job = gx_retained_new(circle.as_ptr(), first.as_ptr(), 1, 1, bytes.as_mut_ptr(), counts.as_mut_ptr());
             run(job);
-            assert_eq!(gx_retained_write(job, 1, null_mut(), null_mut()), BAD_ARGUMENT);
+            assert_eq!(gx_retained_sound(job), BAD_ARGUMENT);
             gx_graph_free(job);
             assert_eq!(gx_graph_run(null_mut(), 0), BAD_ARGUMENT);
             assert_eq!(gx_edges_found(null()), BAD_ARGUMENT);

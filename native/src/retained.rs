@@ -10,7 +10,11 @@ use crate::fallible::{filled, Error, Result};
 pub struct Job<'a> {
     dominators: &'a [u32],
     size: &'a [u64],
-    nodes: Vec<Node>,
+    /// The bytes and the number of the nodes that each dominates.
+    bytes: &'a mut [u64],
+    counts: &'a mut [u32],
+    /// How many of those below each are not yet added.
+    open: Vec<u32>,
     at: usize,
     /// The node that has just been added to, with all below it.
     here: Option<u32>,
@@ -20,23 +24,17 @@ pub struct Job<'a> {
     done: usize,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Node {
-    bytes: u64,
-    count: u32,
-    /// How many of those below are not yet added.
-    open: u32,
-}
-
 impl<'a> Job<'a> {
-    /// Prepares the sums. There must be a size for each node.
-    pub fn new(dominators: &'a [u32], size: &'a [u64]) -> Result<Self> {
-        if size.len() != dominators.len() || size.len() > MOST {
+    /// Prepares the sums, which are made in `bytes` and `counts`: of both there must be one for each node. Nodes behind
+    /// the end of `size` have no bytes of their own.
+    pub fn new(dominators: &'a [u32], size: &'a [u64], bytes: &'a mut [u64], counts: &'a mut [u32]) -> Result<Self> {
+        let nodes = dominators.len();
+        if size.len() > nodes || bytes.len() != nodes || counts.len() != nodes || nodes > MOST {
             return Err(Error::BadArgument);
         }
-        let nodes = filled(size.len(), Node::default())?;
+        let open = filled(nodes, 0)?;
         let (at, here, counted, sound, reached, done) = (0, None, false, true, 0, 0);
-        Ok(Job { dominators, size, nodes, at, here, counted, sound, reached, done })
+        Ok(Job { dominators, size, bytes, counts, open, at, here, counted, sound, reached, done })
     }
 
     /// Adds until the deadline; returns whether it has come to an end, which it has too when that is no tree.
@@ -58,38 +56,26 @@ impl<'a> Job<'a> {
         self.sound
     }
 
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// Writes the bytes and the number of the nodes that each dominates.
-    pub fn write(&self, bytes: &mut [u64], counts: &mut [u32]) {
-        for ((bytes, count), node) in bytes.iter_mut().zip(counts).zip(&self.nodes) {
-            *bytes = node.bytes;
-            *count = node.count;
-        }
-    }
-
     fn count(&mut self) -> bool {
-        let until = self.nodes.len().min(self.at + PATIENCE);
+        let until = self.open.len().min(self.at + PATIENCE);
         for node in self.at..until {
             let above = self.dominators[node];
+            (self.bytes[node], self.counts[node]) = (0, 0);
             if above == NONE {
                 continue;
             }
             self.reached += 1;
-            self.nodes[node].bytes = self.size[node];
-            self.nodes[node].count = 1;
+            self.bytes[node] = self.size.get(node).copied().unwrap_or(0);
+            self.counts[node] = 1;
             if above != SUPER {
                 match self.dominators.get(above as usize) {
-                    Some(&known) if known != NONE => self.nodes[above as usize].open += 1,
+                    Some(&known) if known != NONE => self.open[above as usize] += 1,
                     _ => self.sound = false,
                 }
             }
         }
         self.at = until;
-        if until == self.nodes.len() {
+        if until == self.open.len() {
             self.counted = true;
             self.at = 0;
         }
@@ -101,7 +87,7 @@ impl<'a> Job<'a> {
         for _ in 0..PATIENCE {
             let node = match self.here.take().or_else(|| self.next_leaf()) {
                 Some(node) => node,
-                None if self.at == self.nodes.len() => return false,
+                None if self.at == self.open.len() => return false,
                 None => continue,
             };
             self.done += 1;
@@ -109,13 +95,12 @@ impl<'a> Job<'a> {
             if above == SUPER {
                 continue;
             }
-            let Node { bytes, count, .. } = self.nodes[node as usize];
-            let to = &mut self.nodes[above as usize];
-            to.bytes = to.bytes.wrapping_add(bytes);
-            to.count += count;
-            to.open -= 1;
+            let to = above as usize;
+            self.bytes[to] = self.bytes[to].wrapping_add(self.bytes[node as usize]);
+            self.counts[to] += self.counts[node as usize];
+            self.open[to] -= 1;
             // What lies ahead is met there.
-            if to.open == 0 && (above as usize) < self.at {
+            if self.open[to] == 0 && to < self.at {
                 self.here = Some(above);
             }
         }
@@ -124,9 +109,9 @@ impl<'a> Job<'a> {
 
     fn next_leaf(&mut self) -> Option<u32> {
         let at = self.at;
-        let node = self.nodes.get(at)?;
+        let open = *self.open.get(at)?;
         self.at += 1;
-        if node.open == 0 && self.dominators[at] != NONE {
+        if open == 0 && self.dominators[at] != NONE {
             Some(at as u32)
         } else {
             None
@@ -139,16 +124,16 @@ mod tests {
     use super::*;
 
     fn found(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u32>)> {
-        let mut job = Job::new(dominators, size).unwrap();
+        let (mut bytes, mut counts) = (vec![9; dominators.len()], vec![9; dominators.len()]);
+        let mut job = Job::new(dominators, size, &mut bytes, &mut counts).unwrap();
         while !job.run(Instant::now()) {}
-        let (mut bytes, mut counts) = (vec![9; size.len()], vec![9; size.len()]);
-        job.write(&mut bytes, &mut counts);
-        Some((bytes, counts)).filter(|_| job.sound())
+        let sound = job.sound();
+        Some((bytes, counts)).filter(|_| sound)
     }
 
     #[test]
     fn sums_from_the_leaves_up() {
-        let sums = found(&[2, 0, 5, 0, NONE, SUPER], &[1, 10, 100, 1000, 7, 0]).unwrap();
+        let sums = found(&[2, 0, 5, 0, NONE, SUPER], &[1, 10, 100, 1000, 7]).unwrap();
         assert_eq!(sums, (vec![1011, 10, 1111, 1000, 0, 1111], vec![3, 1, 4, 1, 0, 5]));
         assert_eq!(found(&[], &[]).unwrap(), (vec![], vec![]));
     }
@@ -160,7 +145,9 @@ mod tests {
         assert!(found(&[1, NONE], &[1, 1]).is_none());
         assert!(found(&[2, SUPER], &[1, 1]).is_none());
         assert!(found(&[1, 2, 1, SUPER], &[1; 4]).is_none());
-        assert!(Job::new(&[SUPER], &[]).is_err());
+        assert!(Job::new(&[SUPER], &[1, 1], &mut [0], &mut [0]).is_err());
+        assert!(Job::new(&[SUPER], &[1], &mut [], &mut [0]).is_err());
+        assert!(Job::new(&[SUPER], &[1], &mut [0], &mut [0, 0]).is_err());
     }
 
     #[test]

@@ -278,8 +278,10 @@ fn retained(found: &Found, world: &World) -> Answer {
     let mut dominators = vec![0u32; nodes];
     told(armed(|| unsafe { gx_dominators_write(search.0, nodes as u64, dominators.as_mut_ptr()) }))?;
     let (size, mut bytes, mut counts) = (vec![3u64; nodes], vec![0u64; nodes], vec![0u32; nodes]);
-    let sums = graph_job(|| unsafe { gx_retained_new(dominators.as_ptr(), size.as_ptr(), nodes as u64) })?;
-    told(armed(|| unsafe { gx_retained_write(sums.0, nodes as u64, bytes.as_mut_ptr(), counts.as_mut_ptr()) }))?;
+    let (of, given) = (dominators.as_ptr(), (size.as_ptr(), nodes as u64));
+    let columns = (bytes.as_mut_ptr(), counts.as_mut_ptr());
+    let sums = graph_job(|| unsafe { gx_retained_new(of, given.0, given.1, nodes as u64, columns.0, columns.1) })?;
+    told(unsafe { gx_retained_sound(sums.0) })?;
     Ok([wide(&[&dominators]), bytes, wide(&[&counts])].concat())
 }
 

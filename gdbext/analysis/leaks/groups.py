@@ -88,7 +88,7 @@ def _grouped(rows: I64, size: U64, edges: Edges) -> LeakGroups:
     role[roots] = LEAK_ROOT
     members = np.bincount(component, minlength=len(lowest))[component[roots]]
     dominator = find_dominators(edges, roots.astype(np.uint32), np.zeros(len(roots), np.uint32))
-    kept, count = sum_up_tree(dominator, np.append(size, np.zeros(len(dominator) - len(rows), np.uint64)))
+    kept, count = sum_up_tree(dominator, size)
     leader = _leaders(dominator, roots)
     cycle, blocks = np.where(members > 1, members, 0), count[roots].astype(np.uint64)
     return LeakGroups(rows, role, leader, roots, cycle, kept[roots], blocks)

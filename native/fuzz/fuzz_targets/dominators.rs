@@ -26,7 +26,7 @@ fn model(nodes: usize, edges: &[(usize, usize)]) -> Vec<u32> {
         .collect()
 }
 
-fn sums(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
+fn sums(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u32>)> {
     let (mut bytes, mut counts) = (vec![0u64; size.len()], vec![0; size.len()]);
     for node in 0..size.len() {
         let mut at = node as u32;
@@ -52,12 +52,12 @@ fn sums(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
     Some((bytes, counts))
 }
 
-fn sum(dominators: &[u32], size: &[u64], interrupted: bool) -> Option<(Vec<u64>, Vec<u64>)> {
-    let mut job = retained::Job::new(dominators, size).unwrap();
-    run(|deadline| job.run(deadline), interrupted);
+fn sum(dominators: &[u32], size: &[u64], interrupted: bool) -> Option<(Vec<u64>, Vec<u32>)> {
     let (mut bytes, mut counts) = (vec![9; size.len()], vec![9; size.len()]);
-    job.write(&mut bytes, &mut counts);
-    Some((bytes, counts)).filter(|_| job.sound())
+    let mut job = retained::Job::new(dominators, size, &mut bytes, &mut counts).unwrap();
+    run(|deadline| job.run(deadline), interrupted);
+    let sound = job.sound();
+    Some((bytes, counts)).filter(|_| sound)
 }
 
 fuzz_target!(|data: &[u8]| {

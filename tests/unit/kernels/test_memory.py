@@ -99,7 +99,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 progress.limit_threads(16)
 for number, kernel in enumerate(work):
     expected, said = kernel(), ""
-    for left in (*range(8 << 20, 0, -1 << 20), 1 << 18):
+    for left in (*range(8 << 20, 0, -3 << 18), 1 << 18):
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + left, -1))
         try:
