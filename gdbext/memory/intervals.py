@@ -32,6 +32,18 @@ def slices(count: int, step: int = _SLICE) -> Iterator[slice]:
         yield slice(at, min(at + step, count))
 
 
+def for_each_chosen(mask: Mask, count: int = _SLICE) -> Iterator[Tuple[int, I64]]:
+    """Iterate over the positions where a mask holds, ``count`` at a time, each with how many came before."""
+    before, rest = 0, np.empty(0, np.int64)
+    for part in slices(len(mask)):
+        rest = np.concatenate((rest, part.start + np.flatnonzero(mask[part])))
+        while len(rest) >= count:
+            yield before, rest[:count]
+            before, rest = before + count, rest[count:]
+    if len(rest):
+        yield before, rest
+
+
 def bytes_of(starts: U64, ends: U64) -> int:
     """Return the bytes of all intervals together, modulo 2**64."""
     return (int(ends.sum()) - int(starts.sum())) % 2**64

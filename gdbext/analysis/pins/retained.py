@@ -7,7 +7,7 @@ it for (T. Lengauer, R. Tarjan, 1979). So no byte counts for two roots, and what
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gdbext.debuginfo import RootNames
 from gdbext.heap.model import U32, U64, Mask
 from gdbext.kernels import NOT_REACHED, SUPER, find_dominators, sum_up_tree
 from gdbext.memory.intervals import I64, slices
+from gdbext.memory.room import give_back
 from gdbext.report import Kind, Problem, Report, column, line, table
 
 SHARED = "several roots"
@@ -139,9 +140,10 @@ def find_kept(reach: Reach, names: RootNames) -> Kept:
     owned = find_owners(reach, names)
     reach.progress.at("finding what keeps what alive", 0, None)
     dominator = find_dominators(reach.find_edges(), owned.row, owned.owner)
-    rows, roots = len(reach), len(owned.owners)
-    total, count = sum_up_tree(dominator, np.concatenate((reach.size, np.zeros(roots, np.uint64))))
+    rows = len(reach)
+    total, count = sum_up_tree(dominator, reach.size)
     count[rows:] -= np.minimum(count[rows:], np.uint32(1))
+    give_back()
     return Kept(owned, dominator, total, count, rows)
 
 
@@ -170,11 +172,20 @@ def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Seque
 
 def _most(values: U64, top: int) -> "List[int]":
     """Return the positions of the greatest values above 0, the greatest first, equal ones in order."""
-    parts = [part.start + _greatest(values[part], top) for part in slices(len(values))]
-    kept = np.concatenate([np.empty(0, np.int64), *parts])
-    kept = kept[_greatest(values[kept], top)]
-    order = np.lexsort((kept, ~values[kept]))
-    return kept[order][: top or None].tolist()  # type: ignore[no-any-return]
+    return _most_of_parts(((part.start, values[part]) for part in slices(len(values))), top)
+
+
+def _most_of_parts(parts: Iterable[Tuple[int, U64]], top: int) -> "List[int]":
+    """As :func:`_most`, of values that come in parts, each with the position of its first."""
+    places, kept = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    for start, values in parts:
+        at = _greatest(values, top)
+        places.append(start + at)
+        kept.append(values[at])
+    place, value = np.concatenate(places), np.concatenate(kept)
+    at = _greatest(value, top)
+    order = np.lexsort((place[at], ~value[at]))
+    return place[at][order][: top or None].tolist()  # type: ignore[no-any-return]
 
 
 def _greatest(values: U64, top: int) -> I64:
@@ -196,7 +207,7 @@ def _root_rows(kept: Kept, top: int) -> Iterator[RootRow]:
 
 
 def _block_rows(reach: Reach, kept: Kept, places: Places, top: int) -> Iterator[BlockRow]:
-    for row in _most(_of_heads(kept), top):
+    for row in _most_of_parts(_for_each_head(kept), top):
         yield BlockRow(
             int(kept.bytes[row]),
             int(kept.count[row]),
@@ -207,15 +218,17 @@ def _block_rows(reach: Reach, kept: Kept, places: Places, top: int) -> Iterator[
         )
 
 
-def _of_heads(kept: Kept) -> U64:
-    """Return the bytes of the blocks that are shown, 0 of others: those that keep more than half of what keeps them."""
-    found: U64 = kept.bytes[: kept.rows].copy()
+def _for_each_head(kept: Kept) -> Iterator[Tuple[int, U64]]:
+    """Iterate over the bytes of the blocks that are shown, in parts, each with its first row.
+
+    0 stands for others: those that keep more than half of what keeps them.
+    """
     for part in slices(kept.rows):
-        by = kept.dominator[: kept.rows][part]
+        found, by = kept.bytes[: kept.rows][part].copy(), kept.dominator[: kept.rows][part]
         below = np.flatnonzero(by < np.uint32(min(kept.rows, SUPER)))
-        below = below[found[part][below] > kept.bytes[by[below]] // np.uint64(2)]
-        found[part][below] = 0
-    return found
+        below = below[found[below] > kept.bytes[by[below]] // np.uint64(2)]
+        found[below] = 0
+        yield part.start, found
 
 
 def _keeper(reach: Reach, kept: Kept, row: int) -> str:
@@ -233,7 +246,9 @@ def _type_rows(reach: Reach, kept: Kept, places: Places, top: int, whole: int) -
     if types is None:
         return None
     code, names, reached = types.code, types.types, kept.reached
-    count = np.bincount(code[reached], minlength=len(names))
+    count = np.zeros(len(names), np.int64)
+    for part in slices(len(code)):
+        count += np.bincount(code[part][reached[part]], minlength=len(names))
     outer = reached & (code > 0) & ~_nested(kept, code)
     total = _sums(code, kept.bytes[: kept.rows], outer, len(names))
     own = _sums(code, reach.size, reached, len(names))

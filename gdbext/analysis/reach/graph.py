@@ -13,7 +13,7 @@ from gdbext.errors import TooLargeError
 from gdbext.heap.model import U8, U64, USED_STATES, Heap, Mask
 from gdbext.kernels import NOT_REACHED, BlockIndex, Edges, PointerRules, block_edges, follow_words
 from gdbext.memory.intervals import I64
-from gdbext.memory.room import find_room
+from gdbext.memory.room import find_room, give_back
 from gdbext.progress import Progress
 from gdbext.target import Target
 from gdbext.wording import count_text, size_text
@@ -114,7 +114,9 @@ class Reach:
         """Return the same, for one use: they take as much as the blocks themselves."""
         check_room(len(self), FINDING_EDGES, "which block points at which", self._most)
         index = self.marked.blocks.index
-        return block_edges(self.marked.spans, index, self.rules, np.ones(len(index), np.bool_))
+        edges = block_edges(self.marked.spans, index, self.rules, np.ones(len(index), np.bool_))
+        give_back()
+        return edges
 
     @cached_property
     def leaked_edges(self) -> Edges:

@@ -37,6 +37,7 @@ from gdbext.kernels import (
 from gdbext.memory import for_each_written, knows_written, view
 from gdbext.memory.bulk import closed, for_each_view, for_each_written_view
 from gdbext.memory.intervals import I64, Coverage, columns, slices, subtract, unite
+from gdbext.memory.room import give_back
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -84,6 +85,7 @@ def read_reach(
     if found:
         rules = with_headers(rules, found)
         marked = _marked_with_headers(marked, rules, found, leads)
+    give_back()
     return Reach(target, heaps, marked, rules, progress, most_taken)
 
 

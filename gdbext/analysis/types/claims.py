@@ -59,14 +59,14 @@ class Sheet:
             self._starts[self._codes[one]] = starts
         return self._codes[one]
 
-    def rows(self) -> I64:
-        """Return the rows that matter."""
-        return np.arange(len(self.code)) if self._wanted is None else np.flatnonzero(self._wanted)
+    def rows(self) -> Mask:
+        """Return which rows matter."""
+        return np.ones(len(self.code), np.bool_) if self._wanted is None else self._wanted
 
-    def unknown(self) -> I64:
-        """Return the rows that matter and of which nothing is known."""
-        unknown = self.confidence == NO_CONFIDENCE
-        return np.flatnonzero(unknown if self._wanted is None else unknown & self._wanted)
+    def unknown(self) -> Mask:
+        """Return which rows matter and nothing is known of."""
+        unknown: Mask = self.confidence == NO_CONFIDENCE
+        return unknown if self._wanted is None else unknown & self._wanted
 
     def put(self, rows: I64, code: int, confidence: int) -> None:
         """Set rows, whatever they were."""

@@ -11,7 +11,7 @@ from gdbext.analysis.types.blockwords import Words
 from gdbext.analysis.types.claims import Sheet
 from gdbext.analysis.types.model import LOW, MEDIUM, POINTERS, TEXT, ZEROS
 from gdbext.heap.model import U64, Mask
-from gdbext.memory.intervals import slices
+from gdbext.memory.intervals import for_each_chosen, slices
 from gdbext.progress import Progress
 
 I64 = npt.NDArray[np.int64]
@@ -30,10 +30,11 @@ C_STRING, UTF_16, ZEROED, ONLY_POINTERS = ("C string", "UTF-16 text", "zeros", "
 
 def put_contents(words: Words, sheet: Sheet, progress: Progress) -> None:
     """Give the rows of which nothing is known what their first bytes look like."""
-    rows = sheet.unknown()
-    for part in slices(len(rows), _AT_ONCE):
-        progress.at("looking at contents", part.start, len(rows))
-        _put_part(words, sheet, rows[part])
+    unknown = sheet.unknown()
+    total = int(np.count_nonzero(unknown))
+    for before, rows in for_each_chosen(unknown, _AT_ONCE):
+        progress.at("looking at contents", before, total)
+        _put_part(words, sheet, rows)
 
 
 def _put_part(words: Words, sheet: Sheet, rows: I64) -> None:

@@ -22,7 +22,7 @@ from gdbext.analysis.types.fits import Fits
 from gdbext.analysis.types.flattened import BUCKETS, NODE, OBJECT, RANGE, STRING, Layout, Layouts, Link
 from gdbext.analysis.types.model import CONTAINER, HIGH, LOW, MEDIUM
 from gdbext.heap.model import U64, Mask
-from gdbext.memory.intervals import slices
+from gdbext.memory.intervals import for_each_chosen, slices
 from gdbext.progress import Progress
 
 I64 = npt.NDArray[np.int64]
@@ -158,9 +158,9 @@ class Propagation:
             for lot in lots:
                 if self._is_own(layout, lot.link):
                     begun[self._rows(lot.value[sound])[0]] = True
-        unknown = self.sheet.unknown()
         held = self.fits.tight if level == HIGH or layout.only_links else self.fits.holds
-        among = unknown[held(unknown, layout.size)]
+        parts = [rows[held(rows, layout.size)] for _, rows in for_each_chosen(self.sheet.unknown())]
+        among = np.concatenate([np.empty(0, np.int64), *parts])
         offsets = [link.offset for link in own]
         rows = chains.follow(self.words, among, begun[among], self._sound(layout, among), offsets)
         if layout.only_links:

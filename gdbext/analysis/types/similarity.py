@@ -26,7 +26,7 @@ from gdbext.analysis.types.model import (
 )
 from gdbext.heap.model import U8, U64, Mask
 from gdbext.kernels import SKIPPED, count_values, find_blocks
-from gdbext.memory.intervals import Coverage, slices
+from gdbext.memory.intervals import Coverage, for_each_chosen, slices
 from gdbext.progress import Progress
 
 I64 = npt.NDArray[np.int64]
@@ -103,8 +103,10 @@ def _can_name(sheet: Sheet) -> Mask:
 def _asked(words: Words, sheet: Sheet, named: Mask, leaked: Mask) -> I64:
     """Return the unknown rows of sizes that enough rows with a name have, leaked ones where there are too many."""
     looks = np.array([one.kind == POINTERS for one in sheet.types], np.bool_)
-    rows = np.flatnonzero((sheet.confidence == NO_CONFIDENCE) | looks[sheet.code])
-    rows = rows[np.isin(words.index.size[rows], _common_sizes(words.index.size, named))]
+    unknown: Mask = (sheet.confidence == NO_CONFIDENCE) | looks[sheet.code]
+    common = _common_sizes(words.index.size, named)
+    parts = [some[np.isin(words.index.size[some], common)] for _, some in for_each_chosen(unknown)]
+    rows = np.concatenate([np.empty(0, np.int64), *parts])
     if len(rows) > _MOST:
         rows = np.sort(rows[np.argsort(~leaked[rows], kind="stable")[:_MOST]])
     return rows

@@ -18,7 +18,7 @@ from gdbext.analysis.types.blockwords import Words
 from gdbext.analysis.types.languages.names import find_plain_name, readable
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Mask
-from gdbext.memory.intervals import Coverage, columns, slices
+from gdbext.memory.intervals import Coverage, columns, for_each_chosen
 from gdbext.progress import Progress
 from gdbext.target import Target
 
@@ -133,20 +133,21 @@ class TableReader:
         return Table(address, name, True) if name else None
 
 
-def first_words(words: Words, rows: I64, offset: int, progress: Progress) -> Iterator[Tuple[I64, U64]]:
+def first_words(words: Words, rows: Mask, offset: int, progress: Progress) -> Iterator[Tuple[I64, U64]]:
     """Iterate over rows and the words that stand there, part by part; rows too short for it are left out.
 
+    :param rows: which are wanted.
     :param offset: bytes from the beginning of a block.
     """
-    for part in slices(len(rows)):
-        progress.at("recognising blocks", part.start, len(rows))
-        chosen = rows[part]
+    total = int(np.count_nonzero(rows))
+    for before, chosen in for_each_chosen(rows):
+        progress.at("recognising blocks", before, total)
         chosen = chosen[words.index.size[chosen] >= np.uint64(offset + words.size)]
         values, known = words.in_blocks(words.index.address[chosen] + np.uint64(offset))
         yield chosen[known], values[known]
 
 
-def candidates(target: Target, words: Words, rows: I64, progress: Progress) -> Tuple[I64, U64]:
+def candidates(target: Target, words: Words, rows: Mask, progress: Progress) -> Tuple[I64, U64]:
     """Return the rows whose first word points into a module's data, and these words."""
     found_rows: List[I64] = []
     found_words: List[U64] = []
