@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from typing import Callable, List, Sequence
 
+from gdbext.errors import FaultError
 from gdbext.heap.glibc.heap import find_heaps as find_glibc_heaps
 from gdbext.heap.jemalloc.heap import find_heaps as find_jemalloc_heaps
 from gdbext.heap.mimalloc.heap import find_heaps as find_mimalloc_heaps
 from gdbext.heap.model import Heap
 from gdbext.heap.musl.heap import find_heaps as find_musl_heaps
 from gdbext.heap.tcmalloc.heap import find_heaps as find_tcmalloc_heaps
+from gdbext.memory import view
+from gdbext.memory.elf.elfdynamic import find_exported
+from gdbext.memory.elf.elffile import find_image
+from gdbext.process import Module
 from gdbext.progress import Progress
 from gdbext.target import Target
+
+_PYTHON = re.compile(r"/(lib)?python\d[\d.]*t?m?(\.so[\d.]*)?$")
+_LARGE = 1 << 18  # bytes of variables: an interpreter has more
+
+
+def find_cpython_heaps(target: Target, progress: Progress) -> List[Heap]:
+    """Return the heaps of CPython's own allocator; what finds and reads them is loaded where there may be one."""
+    if not any(_may_hold_cpython(target, module) for module in target.modules):
+        return []
+    from gdbext.heap.cpython.heap import find_heaps
+
+    return find_heaps(target, progress)
+
+
+def _may_hold_cpython(target: Target, module: Module) -> bool:
+    """Whether a module exports CPython's runtime; where its exported names are not at hand, whether it may have one."""
+    image = find_image(lambda at, size: view(target.memory, at, size), module.base, target.abi.page_size)
+    try:
+        return image is not None and find_exported(target.memory, target.abi, image, "_PyRuntime") is not None
+    except FaultError:
+        parts = target.index.within(module.base, module.end)
+        return bool(_PYTHON.search(module.path)) or sum(one.size for one in parts if one.writable) >= _LARGE
+
 
 FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (
     find_glibc_heaps,
@@ -19,6 +48,7 @@ FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (
     find_tcmalloc_heaps,
     find_musl_heaps,
     find_mimalloc_heaps,
+    find_cpython_heaps,
 )
 
 

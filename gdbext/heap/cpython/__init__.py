@@ -1,0 +1,1 @@
+"""CPython: its small-object allocator, and what its objects look like."""

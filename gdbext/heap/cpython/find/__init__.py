@@ -1,0 +1,1 @@
+"""Where an interpreter and the state of its allocator are."""

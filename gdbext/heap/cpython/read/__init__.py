@@ -1,0 +1,1 @@
+"""From the state of an allocator to arenas, pools and blocks."""
