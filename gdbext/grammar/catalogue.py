@@ -180,6 +180,7 @@ SHELL_OPTIONS: Sequence[Option] = (
 PREFIXES: Mapping[str, str] = {
     "glibc": "The ptmalloc heap of glibc, part by part.",
     "jemalloc": "The jemalloc heap, part by part.",
+    "python": "CPython's objects and allocator, part by part.",
     "blocks": "The heap's blocks, whatever the allocator.",
     "shapes": "How lists, tables and trees of known programs are laid out.",
 }
@@ -411,6 +412,30 @@ COMMANDS: Sequence[CommandSpec] = (
         "the shell the exit status is 1 when there is any damage.",
         options=(_HEAP,),
         example="gx jemalloc check",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "python types",
+        run="python:types",
+        debugger="names",
+        summary="CPython's objects by type, with what they own",
+        description="Every live object in a block of any heap, by the type object that it points to: `module.Class`, "
+        "of builtins without the module. `owned` is what an object has for itself beside its own block: items of "
+        "lists, tables of dicts and sets, values of instances, an instance's dict that nothing else refers to. Each "
+        "block counts once. `freed and kept` are objects that the interpreter keeps for the next of their type. Builds "
+        "without the global lock are not read.",
+        example="gx python types --limit 20",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "python blocks",
+        run="python:blocks",
+        debugger="names",
+        summary="How CPython's pools and arenas are used, by size class and arena",
+        description="CPython takes arenas from the system, cuts them into pools, and each pool into blocks of one size "
+        "up to 512 bytes. An arena goes back when all its pools are free: those with the fewest bytes in use come "
+        "first. `free` blocks can only be used by objects of the same size. Larger objects are malloc's.",
+        example="gx python blocks",
         prefixed_only=True,
     ),
     CommandSpec(
@@ -845,7 +870,7 @@ SETTINGS: Sequence[Setting] = (
 
 # Names of ours that another pack owns: never registered plainly, whether or not it is loaded. Held
 # against the pinned lists in tests/gdb/data.
-FOREIGN_NAMES: Mapping[str, str] = {"heap": "pwndbg and GEF", "jemalloc": "pwndbg", "slab": "pwndbg"}
+FOREIGN_NAMES: Mapping[str, str] = {"heap": "pwndbg and GEF", "jemalloc": "pwndbg", "python": "gdb", "slab": "pwndbg"}
 
 
 # What the commands are about: each by its name, or by the first word of several.
@@ -856,6 +881,7 @@ TOPICS: Mapping[str, Sequence[str]] = {
     "Lists, tables and trees": ("walklist", "listcount", "listprint", "slabskew", "shapes"),
     "glibc's malloc": ("glibc",),
     "jemalloc": ("jemalloc",),
+    "CPython": ("python",),
     "gdbext itself": ("commands", "breakpoints", "safe"),
 }
 

@@ -8,6 +8,7 @@ from typing import Any, Iterator, NamedTuple
 
 import pytest
 
+import gdbext
 from gdbext.grammar import catalogue
 from gdbext.structures.walk import checking
 from tests.gdb.answers import ask
@@ -16,6 +17,7 @@ from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
 from tests.support.jestages import STALL, JeBoard
 from tests.support.jestages import get as get_jemalloc
+from tests.support.parked import Parked
 
 DOCUMENT = (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
 COMMANDS = tuple(spec.name for spec in catalogue.COMMANDS if not spec.raw)
@@ -66,6 +68,9 @@ LOCKS = {
 }
 # Asked for programs that use jemalloc: one with everything, one whose pages do not decay, one that is damaged.
 JEMALLOC = tuple(name for name in COMMANDS if name.startswith("jemalloc"))
+# Asked for a Python.
+PYTHON = tuple(name for name in COMMANDS if name.startswith("python"))
+PYTHON_SCRIPT = "import os, signal; kept = [[n] for n in range(900)]; os.write(1, b'parked'); signal.pause()"
 JEMALLOC_STAGES = (
     (JeBoard("core", "debug", "5.3.1"), "jemalloc_zoo", (), {}),
     (JeBoard("core", "debug", "5.2.1"), "jemalloc_stalled", (), {"conf": f"{STALL},oversize_threshold:0"}),
@@ -171,7 +176,7 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         except Unavailable as reason:
             pytest.skip(str(reason))
         inside = stage.truth.ledger["live_blocks"][-1][0]
-        left_out = ("blocks at", "blocks refs", "blocks path", *STRUCTURES, *LOCKS, *JEMALLOC)
+        left_out = ("blocks at", "blocks refs", "blocks path", *STRUCTURES, *LOCKS, *JEMALLOC, *PYTHON)
         lines = {command: command for command in COMMANDS if command not in left_out}
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
         lines["blocks list (columns)"] = f"blocks list --columns {BLOCK_COLUMNS}"
@@ -214,6 +219,9 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         before = [f"lockwait --json={folder}/earlier.json"]
         for name, envelope in zip(lines, ask(stage, *lines.values(), before=before)):
             gathered[name.partition(" (")[0]].append(envelope)
+    with Parked("3.11", folder, PYTHON_SCRIPT) as parked, gdbext.open_process(parked.pid) as session:
+        for name in PYTHON:
+            gathered[name].append(session.run(f"gx {name}").to_dict())
     for board, program, arguments, how in JEMALLOC_STAGES:
         try:
             stage = get_jemalloc(stages, board, program, arguments, **how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Callable, List, Tuple
 
@@ -10,50 +11,83 @@ import numpy as np
 from gdbext.heap.cpython.layouts import POOL_OVERHEAD
 from gdbext.heap.cpython.model import I64, Pymalloc
 from gdbext.heap.cpython.read.pools import capacities, handed_out, sizes_of
-from gdbext.heap.model import NO_ARENA, Arena, Blocks, LazyCharges, Span, State
-from gdbext.memory.intervals import Intervals, columns, joined
+from gdbext.heap.model import NO_ARENA, U32, U64, Arena, Blocks, LazyCharges, Span, State
+from gdbext.memory.intervals import Intervals, columns, joined, slices
+
+_AT_ONCE = 1 << 10  # pools
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """What arenas are cut into: pools in use into their blocks; a free pool, and the rest of an arena, are one block.
+
+    :param used: how many of the blocks were ever handed out.
+    """
+
+    start: U64
+    size: I64
+    count: I64
+    used: I64
+    owner: U32
 
 
 def blocks_of(heap: Pymalloc) -> Blocks:
     """Return every block of pools in use; a pool that is free, or the rest of an arena, is one free block."""
-    blocks = _small_blocks(heap)
-    start, end = free_pools(heap)
-    owner = np.searchsorted(heap.arenas.address, start, side="right").astype(np.uint32) - np.uint32(1)
-    spare = Blocks(start, end - start, np.full(len(start), int(State.FREE), np.uint8), owner)
-    return Blocks.join([blocks, spare]) if len(spare) else blocks
+    cuts, at = _cuts(heap)
+    ends = np.cumsum(cuts.count)
+    total = int(ends[-1]) if len(ends) else 0
+    blocks = Blocks(
+        np.empty(total, np.uint64), np.empty(total, np.uint64), np.empty(total, np.uint8), np.empty(total, np.uint32)
+    )
+    for part in slices(len(ends), _AT_ONCE):
+        count = cuts.count[part]
+        first = int(ends[part.start] - count[0])
+        place = slice(first, int(ends[part.stop - 1]))
+        cut = np.repeat(np.arange(part.start, part.stop), count)
+        number = np.arange(first, place.stop) - (ends - cuts.count)[cut]
+        size = cuts.size[cut].astype(np.uint64)
+        blocks.address[place] = cuts.start[cut] + number.astype(np.uint64) * size
+        blocks.size[place] = size
+        blocks.state[place] = np.where(number < cuts.used[cut], int(State.IN_USE), int(State.FREE))
+        blocks.owner[place] = cuts.owner[cut]
+    blocks.state[_positions(heap, at, ends - cuts.count)] = int(State.FREE)
+    return blocks
 
 
-def _small_blocks(heap: Pymalloc) -> Blocks:
+def _cuts(heap: Pymalloc) -> "Tuple[_Cuts, I64]":
+    """Return what arenas are cut into, by address, and which cut each pool in use is."""
     pools, geometry = heap.pools, heap.geometry
     rows = np.flatnonzero(pools.sound)
     szidx = pools.header["szidx"][rows].astype(np.int64)
-    size, count = sizes_of(geometry, szidx), capacities(geometry, szidx)
-    ends = np.cumsum(count)
-    total = int(ends[-1]) if len(ends) else 0
-    pool = np.repeat(np.arange(len(rows), dtype=np.int32), count)
-    number = np.arange(total, dtype=np.int64) - (ends - count)[pool]
-    address = (pools.address[rows] + np.uint64(POOL_OVERHEAD))[pool]
-    address += (number * size[pool]).astype(np.uint64)
-    state = np.where(number < handed_out(geometry, pools)[rows][pool], int(State.IN_USE), int(State.FREE)).astype(
-        np.uint8
+    spare, behind = free_pools(heap)
+    none, one = np.zeros(len(spare), np.int64), np.ones(len(spare), np.int64)
+    arena = np.searchsorted(heap.arenas.address, spare, side="right") - 1
+    start = np.concatenate((pools.address[rows] + np.uint64(POOL_OVERHEAD), spare))
+    order = np.argsort(start, kind="stable")
+    parts = (
+        np.concatenate((sizes_of(geometry, szidx), (behind - spare).astype(np.int64))),
+        np.concatenate((capacities(geometry, szidx), one)),
+        np.concatenate((handed_out(geometry, pools)[rows], none)),
     )
-    state[_positions(heap, rows, ends - count)] = int(State.FREE)
-    owner = pools.arena[rows].astype(np.uint32)[pool]
-    return Blocks(address, size.astype(np.uint64)[pool], state, owner)
+    owner = np.concatenate((pools.arena[rows], arena)).astype(np.uint32)[order]
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    at = np.zeros(len(pools), np.int64)
+    at[rows] = place[: len(rows)]
+    size, count, used = (each[order] for each in parts)
+    return _Cuts(start[order], size, count, used, owner), at
 
 
-def _positions(heap: Pymalloc, rows: I64, firsts: I64) -> I64:
+def _positions(heap: Pymalloc, at: I64, firsts: I64) -> I64:
     """Return which blocks the free lists name.
 
-    :param rows: the pools in use.
-    :param firsts: the position of the first block of each.
+    :param at: of each pool in use, which cut it is.
+    :param firsts: the position of the first block of each cut.
     """
     pools, listed = heap.pools, heap.listed
-    of_pool = np.zeros(len(pools), np.int64)
-    of_pool[rows] = firsts
     size = sizes_of(heap.geometry, pools.header["szidx"][listed.pool].astype(np.int64)).astype(np.uint64)
     number = (listed.address - pools.address[listed.pool] - np.uint64(POOL_OVERHEAD)) // size
-    found: I64 = of_pool[listed.pool] + number.astype(np.int64)
+    found: I64 = firsts[at[listed.pool]] + number.astype(np.int64)
     return found
 
 

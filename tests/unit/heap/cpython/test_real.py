@@ -1,15 +1,13 @@
 """Pythons of Debian's suites, held where they wait: pools and blocks are what ``sys._debugmallocstats()`` says."""
 
 import re
-import subprocess
 
 import pytest
 
 import gdbext
 from gdbext.heap.cpython.read.convert import sums_by_class
-from tests.support.glibcs import Unavailable
-from tests.support.pythons import VERSIONS, python
-from tests.support.rest import wait_for_rest, wait_until
+from tests.support.parked import Parked
+from tests.support.pythons import VERSIONS
 
 # What it prints is its state at the call; nothing that follows allocates.
 SCRIPT = """
@@ -28,38 +26,19 @@ ROW = re.compile(r"^ +(\d+) +\d+ +(\d+) +(\d+) +(\d+)$", re.M)
 FIGURE = re.compile(r"^(?:# )?(?P<what>[^=\n]*?) +(?:\* .*)?= +(?P<value>[\d,]+)$", re.M)
 
 
-class Parked:
-    """A Python that waits, and what it has said of its allocator."""
+class Stats:
+    """What it has said of its allocator."""
 
-    def __init__(self, version, folder, environment=None):
-        try:
-            self.python = python(version)
-        except Unavailable as reason:
-            pytest.skip(str(reason))
-        (folder / "script.py").write_text(SCRIPT)
-        output = folder / "output"
-        with output.open("wb") as stream:
-            command = [*self.python.command, "-S", str(folder / "script.py")]
-            surroundings = {**self.python.environment, **(environment or {})}
-            self.process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=surroundings)
-        wait_until(lambda: "parked" in output.read_text() or self.process.poll() is not None, "statistics")
-        wait_for_rest(self.process.pid)
-        self.stats = output.read_text()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.process.kill()
-        self.process.wait()
+    def __init__(self, said):
+        self.said = said
 
     @property
     def classes(self):
         """Pools, blocks in use and others of each class that has any."""
-        return {int(row[0]): tuple(map(int, row[1:])) for row in ROW.findall(self.stats)}
+        return {int(row[0]): tuple(map(int, row[1:])) for row in ROW.findall(self.said)}
 
     def figure(self, what):
-        found = {one["what"]: int(one["value"].replace(",", "")) for one in FIGURE.finditer(self.stats)}
+        found = {one["what"]: int(one["value"].replace(",", "")) for one in FIGURE.finditer(self.said)}
         return next(value for name, value in found.items() if name.startswith(what))
 
 
@@ -69,19 +48,20 @@ def pymalloc_of(session):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_class_is_as_the_process_counts_it(version, tmp_path):
-    with Parked(version, tmp_path) as parked, gdbext.open_process(parked.process.pid) as session:
+    with Parked(version, tmp_path, SCRIPT) as parked, gdbext.open_process(parked.pid) as session:
+        stats = Stats(parked.said)
         heap = pymalloc_of(session)
         assert heap.problems == [] and heap.complete
         pools, used, free = sums_by_class(heap.detail)
         sums = {at: (int(pools[at]), int(used[at]), int(free[at])) for at in range(32) if pools[at]}
-        assert sums == parked.classes
-        assert len(heap.arenas) == parked.figure("arenas allocated current")
+        assert sums == stats.classes
+        assert len(heap.arenas) == stats.figure("arenas allocated current")
         entries = {one.owner: one.bytes for one in session.run("rss").data.entries}
-        assert entries["pymalloc in use"] == parked.figure("bytes in allocated blocks")
-        assert entries["pymalloc free"] == parked.figure("bytes in available blocks")
-        lost = parked.figure("bytes lost to pool headers") + parked.figure("bytes lost to quantization")
+        assert entries["pymalloc in use"] == stats.figure("bytes in allocated blocks")
+        assert entries["pymalloc free"] == stats.figure("bytes in available blocks")
+        lost = stats.figure("bytes lost to pool headers") + stats.figure("bytes lost to quantization")
         assert entries["pymalloc pool overhead"] == lost
-        assert entries.get("pymalloc arena alignment", 0) == parked.figure("bytes lost to arena alignment")
+        assert entries.get("pymalloc arena alignment", 0) == stats.figure("bytes lost to arena alignment")
         check_ledger(session)
         check_healthy(session)
 
@@ -101,14 +81,14 @@ def check_ledger(session):
 
 def test_a_python_without_it_has_none_of_it(tmp_path):
     environment = {"PYTHONMALLOC": "malloc"}
-    with Parked("3.11", tmp_path, environment) as parked, gdbext.open_process(parked.process.pid) as session:
+    with Parked("3.11", tmp_path, SCRIPT, environment) as parked, gdbext.open_process(parked.pid) as session:
         assert [heap.family for heap in session.heaps()] == ["glibc"]
         check_healthy(session)
 
 
 def test_hooks_of_its_debug_mode_change_nothing(tmp_path):
     environment = {"PYTHONMALLOC": "debug"}
-    with Parked("3.11", tmp_path, environment) as parked, gdbext.open_process(parked.process.pid) as session:
-        used = sums_by_class(pymalloc_of(session).detail)[1]
-        assert {at: int(used[at]) for at in parked.classes} == {at: row[1] for at, row in parked.classes.items()}
+    with Parked("3.11", tmp_path, SCRIPT, environment) as parked, gdbext.open_process(parked.pid) as session:
+        used, classes = sums_by_class(pymalloc_of(session).detail)[1], Stats(parked.said).classes
+        assert {at: int(used[at]) for at in classes} == {at: row[1] for at, row in classes.items()}
         check_healthy(session)

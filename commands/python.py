@@ -1,0 +1,20 @@
+"""``python types|blocks``: CPython's objects and allocator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdbext.analysis.python.report import types_report
+from gdbext.analysis.reach.model import PLAIN
+from gdbext.heap.cpython.report.blocks import blocks as report_blocks
+from gdbext.report import Report
+
+
+def types(session: Any, arguments: Any) -> Report:
+    """Return the objects by type."""
+    return types_report(session.reach(PLAIN), session.progress)
+
+
+def blocks(session: Any, arguments: Any) -> Report:
+    """Return how pools and arenas are used."""
+    return report_blocks(session.heaps_of("pymalloc"))

@@ -1,0 +1,1 @@
+"""CPython's objects in memory: type objects, strings, dicts."""

@@ -1,0 +1,85 @@
+"""Layouts of CPython's objects, as data; all for builds with the global lock.
+
+Include/object.h, Include/cpython/{object,dictobject,listobject,setobject,bytearrayobject,unicodeobject}.h and
+Include/internal/pycore_dict.h of the tags v3.8.18, v3.9.18, v3.10.13, v3.11.7, v3.12.1, v3.13.0 and v3.14.0. What is
+the same in all of them is in words; the rest is a row for each version, known by what ``type`` says of its own size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+# PyObject, PyVarObject, PyTypeObject: in words.
+OB_TYPE, OB_SIZE = 1, 2
+TP_NAME, TP_BASICSIZE, TP_ITEMSIZE, TP_FLAGS, TP_BASE, TP_DICT, TP_DICTOFFSET = 3, 4, 5, 21, 32, 33, 36
+
+INLINE_VALUES, MANAGED_WEAKREF, MANAGED_DICT, HEAPTYPE, READY, HAVE_GC = (
+    1 << 2,
+    1 << 3,
+    1 << 4,
+    1 << 9,
+    1 << 12,
+    1 << 14,
+)
+LIST_SUBCLASS, TUPLE_SUBCLASS, UNICODE_SUBCLASS, DICT_SUBCLASS, TYPE_SUBCLASS = (
+    1 << 25,
+    1 << 26,
+    1 << 28,
+    1 << 29,
+    1 << 31,
+)
+
+# Words before an object: PyGC_Head; before that, since 3.11, attributes and weak references that the interpreter keeps
+# (Objects/typeobject.c, _PyType_PreHeaderSize); before all, in debug mode, the allocator's fence.
+GC_HEAD, MANAGED, FENCE = 2, 2, 2
+
+# In words, in all versions.
+LIST_ITEMS = 3
+DICT_USED, DICT_KEYS, DICT_VALUES = 2, 4, 5
+SET_TABLE, SET_SMALLTABLE = 5, 8
+BYTEARRAY_BUFFER = 4
+
+# struct _dictkeysobject: bytes. Before 3.11 dk_size and a function pointer; since then logarithms.
+OLD_KEYS, NEW_KEYS = "dk_size", "dk_log2_size"
+
+# Where a plain instance has its attributes. A dict at tp_dictoffset; since 3.11 before the object: values at -4 words
+# and the dict at -3, then (3.12) one of both at -3, values with bit 0, then (3.13) values behind the object itself.
+IN_DICT, VALUES_OR_DICT, TAGGED, INLINE = "dict", "values or dict", "tagged", "inline"
+
+
+@dataclass(frozen=True)
+class ObjectLayout:
+    """What differs between versions, in bytes; for 64 bits.
+
+    :param origin: the version.
+    :param heap_type: sizeof(PyHeapTypeObject).
+    :param qualname: of ``ht_qualname`` in it.
+    :param cached_keys: of ``ht_cached_keys``.
+    :param ascii: sizeof(PyASCIIObject), behind which the characters of ASCII text are.
+    :param compact: sizeof(PyCompactUnicodeObject), behind which those of other text are.
+    :param keys: which form keys of dicts have.
+    :param attributes: where plain instances have theirs.
+    :param tuple_items: of ``ob_item`` in a tuple.
+    """
+
+    origin: str
+    heap_type: int
+    qualname: int
+    cached_keys: int
+    ascii: int
+    compact: int
+    keys: str
+    attributes: str
+    tuple_items: int = 24
+
+
+LAYOUTS: Sequence[ObjectLayout] = (
+    ObjectLayout("3.14", 936, 872, 880, 40, 56, NEW_KEYS, INLINE, 32),
+    ObjectLayout("3.13", 928, 872, 880, 40, 56, NEW_KEYS, INLINE),
+    ObjectLayout("3.12", 920, 872, 880, 40, 56, NEW_KEYS, TAGGED),
+    ObjectLayout("3.11", 904, 864, 872, 48, 72, NEW_KEYS, VALUES_OR_DICT),
+    ObjectLayout("3.10", 888, 864, 872, 48, 72, OLD_KEYS, IN_DICT),
+    ObjectLayout("3.9", 880, 856, 864, 48, 72, OLD_KEYS, IN_DICT),
+    ObjectLayout("3.8", 880, 864, 872, 48, 72, OLD_KEYS, IN_DICT),
+)
