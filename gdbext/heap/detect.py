@@ -42,7 +42,8 @@ def _may_hold_cpython(target: Target, module: Module) -> bool:
         return bool(_PYTHON.search(module.path)) or sum(one.size for one in parts if one.writable) >= _LARGE
 
 
-FINDERS: Sequence[Callable[[Target, Progress], List[Heap]]] = (
+# The first is asked last, and is given what the others have, which is none of its own.
+FINDERS: Sequence[Callable[..., List[Heap]]] = (
     find_glibc_heaps,
     find_jemalloc_heaps,
     find_tcmalloc_heaps,
@@ -57,7 +58,10 @@ def find_heaps(target: Target, progress: Progress) -> List[Heap]:
 
     libc brings its allocator into every process: beside another heap it counts only if it was ever used.
     """
-    heaps = [heap for find in FINDERS for heap in find(target, progress)]
+    first, *others = FINDERS
+    beside: List[Heap] = [heap for find in others for heap in find(target, progress)]
+    taken = [(span.start, span.end) for heap in beside for span in heap.spans]
+    heaps = [*first(target, progress, taken), *beside]
     if not any(heap.spans for heap in heaps):
         return heaps
     return [heap for heap in heaps if not _is_idle(heap)]

@@ -31,7 +31,7 @@ STACKS = "thread stacks"
 ANONYMOUS = "anonymous rest"
 
 FREE_PARTS = (
-    "free", "bins", "top", "heap slack", "free regions", "dirty", "muzzy", "cache of small extents",
+    "free", "bins", "top", "heap slack", "free regions", "free pools", "dirty", "muzzy", "cache of small extents",
     "huge pages (free)", "free objects", "free pages",
 )  # fmt: skip
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from gdbext.heap.glibc.read.build import read_heap
 from gdbext.heap.glibc.read.convert import Charges, spans_of
 from gdbext.heap.glibc.read.lists import links
+from gdbext.heap.glibc.read.segments import Interval
 from gdbext.heap.glibc.report.check import check_heap
 from gdbext.heap.glibc.report.findings import find_arena_proliferation
 from gdbext.heap.glibc.report.trim import trimmable
@@ -30,9 +31,12 @@ REMEDIES: Dict[str, str] = {
 }
 
 
-def find_heaps(target: Target, progress: Progress) -> List[Heap]:
-    """Return the glibc heap of a target as a list of one, or of none."""
-    heap = read_heap(target, progress)
+def find_heaps(target: Target, progress: Progress, taken: Sequence[Interval] = ()) -> List[Heap]:
+    """Return the glibc heap of a target as a list of one, or of none.
+
+    :param taken: start and end of what other allocators have: what looks like a mapped chunk there is none.
+    """
+    heap = read_heap(target, progress, taken)
     return [] if heap is None else [neutral(heap)]
 
 

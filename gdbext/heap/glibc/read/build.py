@@ -41,6 +41,7 @@ from gdbext.heap.glibc.read.walk import NONE_KNOWN, Segment, Walked, begin_walk,
 from gdbext.heap.glibc.sizes import sizes_for
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.model import U64, State
+from gdbext.memory.intervals import columns, unite
 from gdbext.progress import Progress
 from gdbext.report import Problem, ThreadRef
 from gdbext.target import Target
@@ -48,18 +49,19 @@ from gdbext.target import Target
 _TOGETHER = 1 << 26  # bytes of arenas whose lists are followed at once
 
 
-def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
+def read_heap(target: Target, progress: Progress, taken: Sequence[Interval] = ()) -> Optional[GlibcHeap]:
     """Read the ptmalloc heap of a target, or return None when it has none.
 
     An interrupt ends the reading early; what is there then is returned with ``complete`` False.
 
+    :param taken: start and end of what other allocators have.
     :raises KeyboardInterrupt: where nothing is known yet, and at the very end, when chunks become blocks in place.
     """
     location = find_arenas(target, progress)
     if location is None:
         return None
     heap = GlibcHeap(target, location, sizes_for(target.abi, location.alignment))
-    builder = _Builder(heap, progress)
+    builder = _Builder(heap, progress, taken)
     for step in (builder.run, builder.mark):  # what has been walked is marked also after an interrupt
         try:
             step()
@@ -70,8 +72,8 @@ def read_heap(target: Target, progress: Progress) -> Optional[GlibcHeap]:
 
 
 class _Builder:
-    def __init__(self, heap: GlibcHeap, progress: Progress) -> None:
-        self.heap, self.progress = heap, progress
+    def __init__(self, heap: GlibcHeap, progress: Progress, taken: Sequence[Interval]) -> None:
+        self.heap, self.progress, self.taken = heap, progress, taken
         self.target, self.location, self.sizes = heap.target, heap.location, heap.sizes
         self.chunks = GrowingChunks()
 
@@ -193,7 +195,10 @@ class _Builder:
         ]
         for view in self.heap.arenas:
             claimed += [(info.address, info.address + info.mprotect_size) for info in view.heaps]
-        return claimed
+        if not self.taken:
+            return claimed
+        every = unite([columns([*claimed, *self.taken])]).covered
+        return list(zip(every.starts.tolist(), every.ends.tolist()))
 
     def _read_bins(self) -> None:
         for views in self._together():

@@ -129,6 +129,13 @@ def test_blocks_whose_mapping_is_not_in_the_core_are_missing(lost, kinds):
     assert [problem.kind for problem in read(image.target()).mmapped.problems] == kinds
 
 
+def test_what_another_allocator_has_is_no_mapped_chunk():
+    builder = laid_out()
+    (start, size), other = sorted(builder.truth()["mmapped"])
+    heap = read_heap(builder.target(), SILENT, [(start, start + size)])
+    assert [(chunk.start, chunk.end - chunk.start) for chunk in heap.mmapped.chunks] == [other]
+
+
 @pytest.mark.parametrize("blocks, total, counts", [(0, 0, True), (0, 176, True), (0, 7, False), (1, 4096, False)])
 def test_what_mremap_counts_too_much_is_left_when_no_chunk_is(blocks, total, counts):
     census = mmapped.Mmapped((), blocks, total)
