@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.types.blockwords import Words
+from gdbext.heap.cpython.objects.layouts import FENCE, GC_HEAD, MANAGED, OB_TYPE
+from gdbext.heap.cpython.objects.objects import PythonObjects, TypeInfo, fitting_layouts, is_its_own_type
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
-from gdbext.structures.python.layouts import FENCE, GC_HEAD, MANAGED, OB_TYPE
-from gdbext.structures.python.objects import PythonObjects, TypeInfo, fitting_layouts, is_its_own_type
 
 I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]

@@ -11,11 +11,7 @@ import numpy.typing as npt
 
 from gdbext.analysis.python.objects import I64, Objects
 from gdbext.analysis.types.blockwords import Words
-from gdbext.heap.model import U64, Mask
-from gdbext.kernels import find_blocks
-from gdbext.memory.intervals import slices
-from gdbext.progress import Progress
-from gdbext.structures.python.layouts import (
+from gdbext.heap.cpython.objects.layouts import (
     BYTEARRAY_BUFFER,
     DICT_KEYS,
     DICT_SUBCLASS,
@@ -30,6 +26,10 @@ from gdbext.structures.python.layouts import (
     UNICODE_SUBCLASS,
     VALUES_OR_DICT,
 )
+from gdbext.heap.model import U64, Mask
+from gdbext.kernels import find_blocks
+from gdbext.memory.intervals import slices
+from gdbext.progress import Progress
 
 I32 = npt.NDArray[np.int32]
 

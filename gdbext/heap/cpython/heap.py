@@ -44,7 +44,7 @@ def find_heaps(target: Target, progress: Progress) -> List[Heap]:
     names = [FAMILY] if len(found) == 1 else [f"{FAMILY} {number}" for number in range(len(found))]
     for heap, name in zip(found, names):
         heap.name = name
-    return [*map(neutral, found), *_unread(problems, bool(found))]
+    return [*(neutral(target, heap) for heap in found), *_unread(problems, bool(found))]
 
 
 def _find_reason(target: Target, runtime: Runtime) -> Optional[Problem]:
@@ -95,12 +95,14 @@ def _unread(problems: List[Problem], beside: bool) -> List[Heap]:
     return [Heap(name, Blocks.empty(), (), problems=problems, complete=False, shrinks_from_top=False)]
 
 
-def neutral(heap: Pymalloc) -> Heap:
+def neutral(target: Target, heap: Pymalloc) -> Heap:
     """Return the neutral view of one allocator."""
     from gdbext.heap.cpython.read.convert import arenas_of, blocks_of, charges_of, spans_of
     from gdbext.heap.cpython.report.explain import explain
+    from gdbext.heap.cpython.report.pinned import find_pinned
 
     blocks = blocks_of(heap)
+    pinned = find_pinned(target, heap, blocks)
     return Heap(
         heap.name,
         blocks,
@@ -109,6 +111,7 @@ def neutral(heap: Pymalloc) -> Heap:
         charges_of(heap, blocks),
         evidence=_evidence(heap),
         problems=heap.problems,
+        findings=[] if pinned is None else [pinned],
         remedies=dict(REMEDIES),
         complete=heap.complete,
         detail=heap,

@@ -11,6 +11,7 @@ from gdbext.heap.cpython.find.structural import find_by_structure
 from gdbext.heap.cpython.heap import neutral
 from gdbext.heap.cpython.model import Runtime
 from gdbext.heap.cpython.read.build import read_pymalloc
+from gdbext.heap.cpython.read.convert import blocks_of
 from gdbext.heap.model import State
 from gdbext.progress import SILENT
 from tests.support.pymallocworld import ARENAS_AT, NEW, OLD, USEDPOOLS, World
@@ -51,11 +52,11 @@ def test_every_block_is_as_the_program_has_it(geometry, aligned):
     assert heap.problems == [] and heap.complete
     assert (heap.place.usedpools, heap.place.arenas != 0) == (USEDPOOLS, True)
     assert (heap.geometry.arena, heap.geometry.pool) == geometry
-    blocks = neutral(heap).blocks
+    blocks = blocks_of(heap)
     used = blocks.having([State.IN_USE])
     assert dict(zip(blocks.address[used].tolist(), blocks.size[used].tolist())) == world.live
     assert (np.diff(blocks.address.astype(np.int64)) > 0).all()
-    account, problems = ledger(target, [neutral(heap)])
+    account, problems = ledger(target, [neutral(target, heap)])
     assert account.residual == 0 and not problems
     held = {entry.owner: entry.bytes for entry in account.entries if entry.owner.startswith("pymalloc")}
     assert sum(held.values()) == len(world.arenas) * geometry[0]
@@ -93,7 +94,7 @@ def test_a_header_that_cannot_be_costs_its_pool_alone():
     world.put(pool + 44, 7, "<I")
     heap = read(world)
     assert ("pool-header", True) in kinds(heap) and not heap.complete
-    blocks = neutral(heap).blocks
+    blocks = blocks_of(heap)
     used = set(blocks.address[blocks.having([State.IN_USE])].tolist())
     assert used == {at for at in world.live if at & -world.pool_size != pool}
 
@@ -108,7 +109,7 @@ def test_a_free_list_that_breaks_is_damage_in_its_pool(to):
     world.put(kept[40], where[to])
     heap = read(world)
     assert kinds(heap) == {("pool-list", True)}
-    blocks = neutral(heap).blocks
+    blocks = blocks_of(heap)
     free = blocks.address[blocks.having([State.FREE]) & (blocks.size == 64)]
     assert set(kept[40:60]) <= set(free.tolist())  # the list begins with what was freed last
 
@@ -148,7 +149,7 @@ def test_an_arena_that_cannot_be_is_left_out():
     heap = read(world, target)
     assert ("arena-object", True) in kinds(heap) and not heap.complete
     assert len(heap.arenas) == len(world.arenas) - 1
-    assert ledger(target, [neutral(heap)])[0].residual == 0
+    assert ledger(target, [neutral(target, heap)])[0].residual == 0
 
 
 def test_wild_numbers_everywhere_end_in_problems():
@@ -162,13 +163,14 @@ def test_wild_numbers_everywhere_end_in_problems():
         places, _ = find_by_structure(target, world.module())
         runtime = Runtime(world.module(), None, (3, 9), "", False, "structure")
         for place in places:
-            heap = neutral(read_pymalloc(target, runtime, place, "pymalloc", SILENT))
+            heap = neutral(target, read_pymalloc(target, runtime, place, "pymalloc", SILENT))
             assert ledger(target, [heap])[0].residual == 0
 
 
 def test_explanations_name_pool_and_block():
     world = busy()
-    heap = neutral(read(world))
+    target = world.target()
+    heap = neutral(target, read(world, target))
     block = next(iter(world.live))
     text = heap.explain(block)
     assert f"pool at {block & -world.pool_size:#x} of blocks of {world.live[block]} bytes" in text

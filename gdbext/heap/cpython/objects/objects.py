@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence, Tuple
 
 from gdbext.errors import FaultError
-from gdbext.memory import Reader
-from gdbext.structures.python.layouts import (
+from gdbext.heap.cpython.objects.layouts import (
     DICT_KEYS,
     DICT_VALUES,
     GC_HEAD,
@@ -29,6 +28,7 @@ from gdbext.structures.python.layouts import (
     UNICODE_SUBCLASS,
     ObjectLayout,
 )
+from gdbext.memory import Reader
 
 MOST_ENTRIES = 1 << 12  # of one dict that is searched
 LEAST_TEXT = 5  # words of a str object: PyASCIIObject, in place of the PyUnicodeObject that ``tp_basicsize`` counts
