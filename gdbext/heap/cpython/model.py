@@ -127,9 +127,7 @@ class FreeBlocks:
 class Pymalloc:
     """One allocator, read whole.
 
-    :param runtime: None in a test.
     :param stacks: start and size of the chunks of threads' data stacks (since 3.11), which its arena allocator maps.
-    :param debug: whether blocks have the hooks' fences (``PYTHONMALLOC=debug``).
     :param complete: whether everything was read.
     """
 
@@ -141,7 +139,6 @@ class Pymalloc:
     listed: FreeBlocks
     stacks: Sequence[Tuple[int, int]] = ()
     problems: List[Problem] = field(default_factory=list)
-    debug: bool = False
     complete: bool = True
 
     @property

@@ -22,13 +22,8 @@ INLINE_VALUES, MANAGED_WEAKREF, MANAGED_DICT, HEAPTYPE, READY, HAVE_GC = (
     1 << 12,
     1 << 14,
 )
-LIST_SUBCLASS, TUPLE_SUBCLASS, UNICODE_SUBCLASS, DICT_SUBCLASS, TYPE_SUBCLASS = (
-    1 << 25,
-    1 << 26,
-    1 << 28,
-    1 << 29,
-    1 << 31,
-)
+LONG_SUBCLASS, LIST_SUBCLASS, TUPLE_SUBCLASS, BYTES_SUBCLASS = 1 << 24, 1 << 25, 1 << 26, 1 << 27
+UNICODE_SUBCLASS, DICT_SUBCLASS, TYPE_SUBCLASS = 1 << 28, 1 << 29, 1 << 31
 
 # Words before an object: PyGC_Head; before that, since 3.11, attributes and weak references that the interpreter keeps
 # (Objects/typeobject.c, _PyType_PreHeaderSize); before all, in debug mode, the allocator's fence.

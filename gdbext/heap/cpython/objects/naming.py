@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Dict, Optional
 
 from gdbext.heap.cpython.objects.layouts import FENCE, GC_HEAD, MANAGED, OB_TYPE
@@ -13,20 +14,16 @@ _STEPS = 3  # from a type to ``type``: metaclasses
 
 
 class BlockNames:
-    """Names the types of objects in blocks.
+    """Names the types of objects in blocks, be there a fence of the debug mode before them or not."""
 
-    :param fenced: whether blocks begin with the fence of the debug mode.
-    """
-
-    def __init__(self, reader: Reader, fenced: bool = False) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._objects = PythonObjects(reader)
-        self._fence = FENCE if fenced else 0
         self._types: Dict[int, Optional[TypeInfo]] = {}
 
     def find_name(self, address: int) -> Optional[str]:
         """Return the type of the object in the block at an address, "module.Class", or None where it holds none."""
-        for before in _BEFORE:
-            at = before + self._fence
+        for before, fence in product(_BEFORE, (0, FENCE)):
+            at = before + fence
             count = self._objects.find_word(address, at)
             pointer = self._objects.find_word(address, at + OB_TYPE) if count else None
             info = self._find_type(pointer) if pointer else None

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Iterator, Optional, Sequence, Tuple
 
 from gdbext.errors import FaultError
 from gdbext.heap.cpython.objects.layouts import (
+    BYTES_SUBCLASS,
     DICT_KEYS,
+    DICT_SUBCLASS,
     DICT_VALUES,
     GC_HEAD,
     HAVE_GC,
     HEAPTYPE,
     LAYOUTS,
+    LIST_SUBCLASS,
+    LONG_SUBCLASS,
     MANAGED,
     MANAGED_DICT,
     MANAGED_WEAKREF,
@@ -25,16 +30,28 @@ from gdbext.heap.cpython.objects.layouts import (
     TP_DICTOFFSET,
     TP_FLAGS,
     TP_NAME,
+    TUPLE_SUBCLASS,
+    TYPE_SUBCLASS,
     UNICODE_SUBCLASS,
     ObjectLayout,
 )
-from gdbext.memory import Reader
+from gdbext.memory import Reader, RegionIndex
 
 MOST_ENTRIES = 1 << 12  # of one dict that is searched
 LEAST_TEXT = 5  # words of a str object: PyASCIIObject, in place of the PyUnicodeObject that ``tp_basicsize`` counts
 _LONGEST = 512  # characters
 _NAME = re.compile(r"[A-Za-z_][\w.\-<>]*$")
 _QUALIFIED = re.compile(r"[^\W\d][\w.<>\-]*$")
+# Static types by what their flags say; their subclasses are made at run time, but for a few.
+_BUILTIN = {
+    LONG_SUBCLASS: "int",
+    LIST_SUBCLASS: "list",
+    TUPLE_SUBCLASS: "tuple",
+    BYTES_SUBCLASS: "bytes",
+    UNICODE_SUBCLASS: "str",
+    DICT_SUBCLASS: "dict",
+    TYPE_SUBCLASS: "type",
+}
 _KINDS = {1: "latin-1", 2: "utf-16", 4: "utf-32"}
 
 
@@ -88,6 +105,15 @@ class PythonObjects:
         except FaultError:
             return None
 
+    def is_absent(self, address: int) -> bool:
+        """Whether an address is mapped in the target, and what is there is not at hand."""
+        region = self._regions.find(address)
+        return region is not None and region.source == "absent"
+
+    @cached_property
+    def _regions(self) -> RegionIndex:
+        return RegionIndex(self.reader.memory.regions())
+
     # ---- types ----
 
     def find_type(self, address: int) -> Optional[TypeInfo]:
@@ -104,8 +130,10 @@ class PythonObjects:
         return None if name is None else TypeInfo(address, name, flags, before, least, signed)
 
     def _type_name(self, address: int, flags: int) -> Optional[str]:
-        text = self.find_word(address, TP_NAME)
-        known = None if text is None else self.reader.find_string(text, 256)
+        text = self.find_word(address, TP_NAME) or 0
+        known = self.reader.find_string(text, 256)
+        if known is None and self.is_absent(text):  # what is read-only in the interpreter's file is in few cores
+            known = _BUILTIN.get(flags & sum(_BUILTIN), f"type_at_{address:#x}")
         if not known or not _NAME.match(known):
             return None
         return (self._full_name(address) if flags & HEAPTYPE else None) or known
@@ -200,7 +228,12 @@ def fitting_layouts(reader: Reader, type_type: int) -> Sequence[ObjectLayout]:
 
 
 def is_its_own_type(reader: Reader, address: int) -> bool:
-    """Whether an object is ``type``."""
+    """Whether an object is ``type``: by its name, and where that is not in the target by what it says of itself."""
     plain = PythonObjects(reader)
-    name = plain.find_word(address, TP_NAME)
-    return plain.find_word(address, OB_TYPE) == address and name is not None and reader.find_string(name, 8) == "type"
+    if plain.find_word(address, OB_TYPE) != address:
+        return False
+    name, flags = plain.find_word(address, TP_NAME), plain.find_word(address, TP_FLAGS) or 0
+    known = reader.find_string(name or 0, 8)
+    if known is None and plain.is_absent(name or 0):
+        return bool(flags & READY and flags & TYPE_SUBCLASS and fitting_layouts(reader, address))
+    return known == "type"

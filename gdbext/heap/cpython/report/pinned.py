@@ -36,7 +36,7 @@ def find_pinned(target: Target, heap: Pymalloc, blocks: Blocks) -> Optional[Find
     if not lost or lost < SHARE * whole:
         return None
     kept = int(used[pinned].sum())
-    types, examined = _types(target, heap, blocks, pinned)
+    types, examined = _types(target, blocks, pinned)
     summary = (
         f"{grouped(int(pinned.sum()))} of CPython's {count_text(len(heap.arenas), 'arena')} stay for {size_text(kept)}"
         f" in use: {size_text(lost)} in them are free ({share_text(lost, whole)} of all arenas)"
@@ -73,11 +73,11 @@ def _bytes_by_arena(heap: Pymalloc) -> Tuple[I64, I64]:
     return used, free
 
 
-def _types(target: Target, heap: Pymalloc, blocks: Blocks, pinned: Mask) -> Tuple[Sequence[Tuple[str, int]], int]:
+def _types(target: Target, blocks: Blocks, pinned: Mask) -> Tuple[Sequence[Tuple[str, int]], int]:
     """Return what keeps the arenas, most first, by a fixed choice of the blocks in use there, and how many it has."""
     rows = np.flatnonzero(pinned[blocks.owner] & (blocks.state == int(State.IN_USE)))
     chosen = rows[:: max(-(-len(rows) // _EXAMINED), 1)]
-    names = BlockNames(target.reader, heap.debug)
+    names = BlockNames(target.reader)
     found = Counter(names.find_name(address) or "no object" for address in blocks.address[chosen].tolist())
     return sorted(found.items(), key=lambda item: (-item[1], item[0])), len(chosen)
 
