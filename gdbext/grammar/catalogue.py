@@ -439,6 +439,18 @@ COMMANDS: Sequence[CommandSpec] = (
         prefixed_only=True,
     ),
     CommandSpec(
+        "python garbage",
+        run="python:garbage",
+        debugger="names",
+        summary="CPython's objects that only its collector still knows, by type",
+        description="Containers that are unreachable from interpreters, modules, stacks and native memory when links "
+        "of the collector's own lists and weak references do not count: cycles that the next full collection frees, "
+        "and that stay while it is switched off (`gc.disable()`, `gc.freeze()`) or far away. Any word that may be a "
+        "pointer keeps an object, so some may be missing here.",
+        example="gx python garbage",
+        prefixed_only=True,
+    ),
+    CommandSpec(
         "blocks summary",
         run="summary:summarise",
         debugger="names",

@@ -70,7 +70,15 @@ LOCKS = {
 JEMALLOC = tuple(name for name in COMMANDS if name.startswith("jemalloc"))
 # Asked for a Python.
 PYTHON = tuple(name for name in COMMANDS if name.startswith("python"))
-PYTHON_SCRIPT = "import os, signal; kept = [[n] for n in range(900)]; os.write(1, b'parked'); signal.pause()"
+PYTHON_SCRIPT = """
+import gc, os, signal
+gc.disable()
+kept = [[n] for n in range(900)]
+for one in kept: one.append(one)
+del kept, one
+os.write(1, b"parked")
+signal.pause()
+"""
 JEMALLOC_STAGES = (
     (JeBoard("core", "debug", "5.3.1"), "jemalloc_zoo", (), {}),
     (JeBoard("core", "debug", "5.2.1"), "jemalloc_stalled", (), {"conf": f"{STALL},oversize_threshold:0"}),

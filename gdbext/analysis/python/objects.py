@@ -28,6 +28,7 @@ _MOST_KINDS = 64  # that are their own type: there is one in an interpreter
 _MOST_REFERENCES = 1 << 32  # immortal objects of 3.12 have 2**32 - 1, those of 3.14 fewer
 _COUNT = (1 << 48) - 1  # of the word: above it 3.14 has flags
 _BEFORE = (0, GC_HEAD, GC_HEAD + MANAGED, MANAGED, GC_HEAD + MANAGED + FENCE)
+_SPARE = 64  # bytes that a block may have beyond an object of fixed size: what allocators round up to, and fences
 _FENCED = 0xFD  # Objects/obmalloc.c, PYMEM_FORBIDDENBYTE: seven of them behind a letter, in the second word of a fence
 
 
@@ -105,7 +106,9 @@ class _Search:
         codes = self._codes_of(distinct)[inverse.ravel()]
         least = np.array([0 if one is None else one.before * self._words.size for one in self._types], np.uint64)
         sizes = np.array([0 if one is None else one.size for one in self._types], np.uint64)
-        good = (codes > 0) & (least[codes] + sizes[codes] <= self._words.index.size[rows])
+        needed, held = least[codes] + sizes[codes], self._words.index.size[rows]
+        fixed = np.array([one is not None and one.fixed for one in self._types], np.bool_)
+        good = (codes > 0) & (needed <= held) & (~fixed[codes] | (held < needed + np.uint64(_SPARE)))
         expected = least[codes] // np.uint64(self._words.size)
         fenced = good & (expected + np.uint64(FENCE) == before)
         good &= expected == before

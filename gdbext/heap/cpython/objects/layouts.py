@@ -34,6 +34,7 @@ LIST_ITEMS = 3
 DICT_USED, DICT_KEYS, DICT_VALUES = 2, 4, 5
 SET_TABLE, SET_SMALLTABLE = 5, 8
 BYTEARRAY_BUFFER = 4
+WEAKREF_OBJECT = 2
 
 # struct _dictkeysobject: bytes. Before 3.11 dk_size and a function pointer; since then logarithms.
 OLD_KEYS, NEW_KEYS = "dk_size", "dk_log2_size"

@@ -16,6 +16,7 @@ from gdbext.heap.cpython.objects.layouts import (
     GC_HEAD,
     HAVE_GC,
     HEAPTYPE,
+    INLINE_VALUES,
     LAYOUTS,
     LIST_SUBCLASS,
     LONG_SUBCLASS,
@@ -29,6 +30,7 @@ from gdbext.heap.cpython.objects.layouts import (
     TP_DICT,
     TP_DICTOFFSET,
     TP_FLAGS,
+    TP_ITEMSIZE,
     TP_NAME,
     TUPLE_SUBCLASS,
     TYPE_SUBCLASS,
@@ -62,6 +64,7 @@ class TypeInfo:
     :param name: "module.Class"; of builtins without the module.
     :param before: words of the interpreter's before each.
     :param size: bytes of the least of them.
+    :param fixed: whether none is larger.
     :param dictoffset: as ``tp_dictoffset``: bytes from the object to the pointer to its dict where that is positive.
     """
 
@@ -71,6 +74,7 @@ class TypeInfo:
     before: int
     size: int
     dictoffset: int
+    fixed: bool
 
 
 class PythonObjects:
@@ -127,7 +131,8 @@ class PythonObjects:
         before = GC_HEAD if flags & HAVE_GC else 0
         before += MANAGED if flags & (MANAGED_DICT | MANAGED_WEAKREF) else 0
         least = min(size, LEAST_TEXT * self.word) if flags & UNICODE_SUBCLASS and not flags & HEAPTYPE else size
-        return None if name is None else TypeInfo(address, name, flags, before, least, signed)
+        fixed = not self.find_word(address, TP_ITEMSIZE) and not flags & (INLINE_VALUES | UNICODE_SUBCLASS)
+        return None if name is None else TypeInfo(address, name, flags, before, least, signed, fixed)
 
     def _type_name(self, address: int, flags: int) -> Optional[str]:
         text = self.find_word(address, TP_NAME) or 0

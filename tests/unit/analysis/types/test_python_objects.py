@@ -28,9 +28,9 @@ class Interpreter(World):
         size = words * self.abi.pointer_size
         self.write(at, self.words(1, kind, 0, text, size, *[0] * 16, flags))
 
-    def kind(self, name, kind=None, flags=0):
+    def kind(self, name, kind=None, flags=0, words=2):
         at = self.put(bytes(TYPE_WORDS * self.abi.pointer_size), "data")
-        self.fill(at, self.type if kind is None else kind, name, flags=READY | flags)
+        self.fill(at, self.type if kind is None else kind, name, words, READY | flags)
         return at
 
 
@@ -59,7 +59,7 @@ def test_objects_with_and_without_a_head(abi):
 
 def test_a_class_in_a_block_and_its_metaclass():
     world = Interpreter()
-    meta = world.kind("ABCMeta")
+    meta = world.kind("ABCMeta", words=TYPE_WORDS)
     world.blocks.clear()
     heap_type = world.block(bytes(TYPE_WORDS * 8))
     world.fill(heap_type, meta, "Shape")
@@ -82,6 +82,7 @@ def test_what_is_no_type_is_not_taken_for_one():
     world.fill(unready, world.type, "float", flags=0)
     larger = world.kind("Large")
     world.write(larger + 32, world.words(400))
+    world.block(world.words(1, world.kind("small")) + b"\x91" * 100)
     kinds = (looped, impostor, unnamed, strange, first, unready, larger, DATA + 0xFFF8, HEAP + 0xFFF0)
     for kind in kinds:
         world.block(world.words(1, kind, 0x9999999999, 3))
