@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Callable, Optional, Tuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from gdbext.analysis.addresses import Addresses, BlockAt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.members import member_path, member_text
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange, RootWord
-from gdbext.analysis.types.model import DEBUG_INFO, UNKNOWN, VTABLE, BlockTypes
+from gdbext.analysis.types.model import DEBUG_INFO, PYTHON, UNKNOWN, VTABLE, BlockTypes
 from gdbext.debuginfo import RootNames
 from gdbext.heap.model import State
 from gdbext.layout.types import Type
@@ -125,7 +125,7 @@ class Places:
         return Place(BLOCK, text, address + offset, None, address, size, kind, offset)
 
     def member_namer(self, address: int) -> Optional[Callable[[int], str]]:
-        """Return what names the member at an offset of a live block, where its type is known from debug info; or None.
+        """Return what names the member at an offset of a live block, by debug info or as Python has it; or None.
 
         :param address: in the block.
         """
@@ -133,6 +133,8 @@ class Places:
         if row is None or self.types is None:
             return None
         known = self.types.types[int(self.types.code[row])]
+        if known.kind == PYTHON:
+            return None if self.types.name_word is None else partial(self.types.name_word, row)
         kind = self.names.find_type(known.name) if known.kind in (DEBUG_INFO, VTABLE) else None
         if kind is None or not kind.size:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Callable, Optional, Sequence
 
 from gdbext.heap.model import U8, U32
 from gdbext.report import Problem
@@ -37,12 +37,15 @@ class BlockTypes:
     :param code: position in ``types``.
     :param confidence: NO_CONFIDENCE to HIGH.
     :param problems: what could not be examined, so that types are missing.
+    :param name_word: what a word of a row is called, given its offset, in a language whose objects say so themselves;
+        "" where it is not known. None: no such objects were found.
     """
 
     types: Sequence[TypeName]
     code: U32
     confidence: U8
     problems: Sequence[Problem] = ()
+    name_word: Optional[Callable[[int, int], str]] = None
 
     def name(self, row: int) -> str:
         """Return the name of a row's type; "unknown" where it is."""

@@ -194,6 +194,11 @@ class PythonObjects:
 
     def for_each_key(self, keys: int) -> Iterator[Tuple[int, int]]:
         """Iterate over key and value of the entries of a keys object; the value is 0 where others have it."""
+        for key, value, _, _ in self.for_each_place(keys):
+            yield key, value
+
+    def for_each_place(self, keys: int) -> Iterator[Tuple[int, int, int, int]]:
+        """Iterate over key, value, address and words of each entry of a keys object, deleted ones left out."""
         table = self._entries(keys)
         if table is None:
             return
@@ -204,7 +209,7 @@ class PythonObjects:
             if key is None or value is None:
                 return
             if key:
-                yield key, value
+                yield key, value, entry, words
 
     def _entries(self, keys: int) -> Optional[Tuple[int, int, int]]:
         """Return where the entries of a keys object begin, how many there are, and the words of each."""

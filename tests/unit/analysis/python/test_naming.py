@@ -1,0 +1,47 @@
+"""Who refers to an object, in Python's own terms."""
+
+import ast
+
+import pytest
+
+import gdbext
+from tests.support.parked import Parked
+from tests.support.pythons import VERSIONS
+
+SCRIPT = """
+import gc, os, signal, sys
+class User:
+    def __init__(self, n): self.id = n
+class Session:
+    def __init__(self, n): self.n, self.user, self.pair = n, User(n), (n, User(n))
+class Slotted:
+    __slots__ = ("first", "second")
+    def __init__(self): self.first, self.second = User(7), User(8)
+class Server:
+    def __init__(self):
+        self.sessions = {"alpha": Session(1), 5: [Session(2)]}
+        self.queue = [Slotted(), Slotted()]
+server = Server()
+alpha, five, last = server.sessions["alpha"], server.sessions[5], server.queue[1]
+truth = {
+    "__main__.server": server, "['alpha']": alpha, "__main__.Session.user": alpha.user,
+    "__main__.Session.pair": alpha.pair, "[1]": alpha.pair[1], "[0]": five[0], "__main__.Slotted.second": last.second,
+    "__main__.Server.sessions": server.sessions, "its type": None,
+}
+truth["its type"] = Session
+truth = {name: id(one) for name, one in truth.items()}
+del alpha, five, last
+with open(sys.argv[1], "w") as out: out.write(repr(truth))
+gc.disable()
+os.write(1, b"parked")
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_references_are_named(version, tmp_path):
+    with Parked(version, tmp_path, SCRIPT) as parked, gdbext.open_process(parked.pid) as session:
+        for name, address in ast.literal_eval((tmp_path / "truth").read_text()).items():
+            answer = session.run(f"blocks refs {address:#x} --interior")
+            places = [row.place for row in answer.data.references]
+            assert any(place.endswith(f" {name}") for place in places), (name, places)
