@@ -7,6 +7,10 @@ from typing import Any
 from gdbext.commands.reachability import read_places, read_reach
 
 from gdbext.analysis.pins import path, refs
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.reach.graph import Reach
+from gdbext.errors import TooLargeError
+from gdbext.kernels import NOT_REACHED
 from gdbext.report import Report
 
 
@@ -23,4 +27,17 @@ def find_path(session: Any, arguments: Any) -> Report:
     address = int(session.evaluate(arguments.expression))
     reach = read_reach(session, arguments)
     places, problems = read_places(session, arguments, reach)
+    reach = _by_references(reach, places, address)
     return path.paths(reach, places, address, arguments.value("roots") or path.ALL, problems)
+
+
+def _by_references(reach: Reach, places: Places, address: int) -> Reach:
+    """Return what is reachable by references alone, where a language has links beside these and the block is so."""
+    runtime, row = None if places.types is None else places.types.runtime, reach.find_row(address)
+    if runtime is None or row is None:
+        return reach
+    try:
+        strong = runtime.strong(reach)
+    except TooLargeError:
+        return reach
+    return strong if strong.states[row] != NOT_REACHED else reach

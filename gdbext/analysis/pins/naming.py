@@ -93,7 +93,15 @@ class Places:
         offset = address - root.start
         if root.kind == FILE:
             return Place(FILE, f"{root.name} at {address:#x}", address, offset=offset)
-        return Place(ANONYMOUS, f"anonymous memory {root.name} +{offset:#x}", address, offset=offset)
+        text = self._explained(address) or f"anonymous memory {root.name} +{offset:#x}"
+        return Place(ANONYMOUS, text, address, offset=offset)
+
+    def _explained(self, address: int) -> Optional[str]:
+        """Return what an allocator says of memory that it took for somebody else, or None."""
+        for heap in self._reach.heaps:
+            if heap.explain is not None and any(start <= address < end for start, end in heap.foreign):
+                return heap.explain(address)
+        return None
 
     def find_range(self, address: int) -> Optional[RootRange]:
         """Return the root memory that holds an address, or None."""
@@ -134,7 +142,7 @@ class Places:
             return None
         known = self.types.types[int(self.types.code[row])]
         if known.kind == PYTHON:
-            return None if self.types.name_word is None else partial(self.types.name_word, row)
+            return None if self.types.runtime is None else partial(self.types.runtime.name, row)
         kind = self.names.find_type(known.name) if known.kind in (DEBUG_INFO, VTABLE) else None
         if kind is None or not kind.size:
             return None

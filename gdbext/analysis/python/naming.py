@@ -9,6 +9,8 @@ from typing import Dict, Iterator, Optional, Tuple
 
 from gdbext.analysis.python.objects import Objects
 from gdbext.analysis.python.owned import NOBODY, PARTS, Owned
+from gdbext.analysis.python.strong import strong_reach
+from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.types.blockwords import Words
 from gdbext.heap.cpython.objects.layouts import (
     DICT_KEYS,
@@ -36,13 +38,14 @@ _LONGEST = 40  # characters of a key
 _COLLECTORS = ("next in the collector's list", "previous in the collector's list")
 
 
-class PythonNames:
-    """Names words by the row of their block.
+class PythonRuntime:
+    """Names words by the row of their block, and knows which are references.
 
     :param objects: of a search, with what they own.
     """
 
     def __init__(self, words: Words, objects: Objects, owned: Owned) -> None:
+        self._words = words
         self._address = words.index.address
         self._word = words.size
         self._objects, self._owned = objects, owned
@@ -63,6 +66,10 @@ class PythonNames:
         if part == "dict keys":
             return self._entry(owner, place)
         return self._value(owner, place) if part == "dict values" else ""
+
+    def strong(self, reach: Reach) -> Reach:
+        """Return what is reachable by references alone; errors as :func:`strong_reach`."""
+        return strong_reach(reach, self._words, self._objects, self._owned)
 
     def _info(self, row: int) -> Optional[TypeInfo]:
         return self._objects.types[int(self._objects.code[row])]

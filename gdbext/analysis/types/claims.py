@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, FrozenSet, List, Optional, Sequence
+from typing import Dict, FrozenSet, List, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from gdbext.analysis.types.model import (
     UNKNOWN,
     VTABLE,
     BlockTypes,
+    Runtime,
     TypeName,
 )
 from gdbext.heap.model import Mask
@@ -34,7 +35,7 @@ class Sheet:
     :param wanted: the rows that matter; None is all. Others become known where that costs nothing.
     :ivar code: of each row, a position in :attr:`types`.
     :ivar confidence: of each row.
-    :ivar name_word: as :class:`BlockTypes` has it.
+    :ivar runtime: as :class:`BlockTypes` has it.
     """
 
     def __init__(self, rows: int, wanted: Optional[Mask] = None) -> None:
@@ -46,7 +47,7 @@ class Sheet:
         self._starts: Dict[int, FrozenSet[str]] = {}
         self._larger: "set[int]" = set()
         self._sizes: Dict[int, int] = {}
-        self.name_word: Optional[Callable[[int, int], str]] = None
+        self.runtime: Optional[Runtime] = None
 
     def code_of(self, name: str, kind: str, starts: FrozenSet[str] = frozenset()) -> int:
         """Return a type's code, a new one when it is met for the first time.
@@ -147,4 +148,4 @@ class Sheet:
 
     def result(self, problems: Sequence[Problem]) -> BlockTypes:
         """Return what has been found."""
-        return BlockTypes(self.types, self.code, self.confidence, problems, self.name_word)
+        return BlockTypes(self.types, self.code, self.confidence, problems, self.runtime)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Optional, Protocol, Sequence
 
 from gdbext.heap.model import U8, U32
 from gdbext.report import Problem
+
+if TYPE_CHECKING:
+    from gdbext.analysis.reach.graph import Reach
 
 NO_CONFIDENCE, LOW, MEDIUM, HIGH = range(4)
 CONFIDENCE_NAMES = ("", "low", "medium", "high")
@@ -29,6 +32,19 @@ class TypeName:
     kind: str
 
 
+class Runtime(Protocol):
+    """A language whose objects say themselves what they are."""
+
+    def name(self, row: int, offset: int) -> str:
+        """Return what the word at an offset of a row is called; "" where that is not known."""
+
+    def strong(self, reach: Reach) -> Reach:
+        """Return what is reachable without links that the language keeps for itself, and weak references.
+
+        :raises TooLargeError: there is not enough memory for it.
+        """
+
+
 @dataclass(frozen=True)
 class BlockTypes:
     """The type of each row of a :class:`gdbext.analysis.reach.graph.Reach`.
@@ -37,15 +53,14 @@ class BlockTypes:
     :param code: position in ``types``.
     :param confidence: NO_CONFIDENCE to HIGH.
     :param problems: what could not be examined, so that types are missing.
-    :param name_word: what a word of a row is called, given its offset, in a language whose objects say so themselves;
-        "" where it is not known. None: no such objects were found.
+    :param runtime: of the language whose objects are among the rows; None where none was found.
     """
 
     types: Sequence[TypeName]
     code: U32
     confidence: U8
     problems: Sequence[Problem] = ()
-    name_word: Optional[Callable[[int, int], str]] = None
+    runtime: Optional[Runtime] = None
 
     def name(self, row: int) -> str:
         """Return the name of a row's type; "unknown" where it is."""

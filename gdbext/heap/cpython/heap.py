@@ -119,7 +119,7 @@ def neutral(target: Target, heap: Pymalloc) -> Heap:
         size_classes=False,
         shrinks_from_top=False,
         explain=partial(explain, heap),
-        foreign=[(at, at + size) for at, size in heap.stacks],
+        foreign=[(one.address, one.live) for one in heap.stacks],
     )
 
 

@@ -97,7 +97,7 @@ class RuntimeLayout:
     :param threads: the first of its thread states.
     :param obmalloc: the allocator's state; None: it is static in the module.
     :param obmalloc_is_pointer: else it lies there itself.
-    :param datastack: ``datastack_chunk`` in ``PyThreadState``; None: frames are objects.
+    :param datastack: ``datastack_chunk`` in ``PyThreadState``, ``datastack_top`` follows; None: frames are objects.
     """
 
     interpreters: int
@@ -109,7 +109,7 @@ class RuntimeLayout:
 
 
 THREAD_NEXT = 8  # PyThreadState.next, all versions
-CHUNK_PREVIOUS, CHUNK_SIZE = 0, 8  # struct _stack_chunk
+CHUNK_PREVIOUS, CHUNK_SIZE, CHUNK_TOP, CHUNK_DATA = 0, 8, 16, 24  # struct _stack_chunk
 
 _OLD = RuntimeLayout(32, 0, 8)
 RUNTIMES: Mapping[Version, RuntimeLayout] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -123,11 +123,28 @@ class FreeBlocks:
     length: I64
 
 
+@dataclass(frozen=True)
+class DataStack:
+    """A chunk of a thread's data stack, with the frames of Python functions (since 3.11).
+
+    :param live: first address behind the frames; what follows is of calls that have ended.
+    """
+
+    address: int
+    size: int
+    live: int
+
+    @property
+    def end(self) -> int:
+        """First address behind the chunk."""
+        return self.address + self.size
+
+
 @dataclass
 class Pymalloc:
     """One allocator, read whole.
 
-    :param stacks: start and size of the chunks of threads' data stacks (since 3.11), which its arena allocator maps.
+    :param stacks: chunks of threads' data stacks, which its arena allocator maps.
     :param complete: whether everything was read.
     """
 
@@ -137,7 +154,7 @@ class Pymalloc:
     arenas: Arenas
     pools: Pools
     listed: FreeBlocks
-    stacks: Sequence[Tuple[int, int]] = ()
+    stacks: Sequence[DataStack] = ()
     problems: List[Problem] = field(default_factory=list)
     complete: bool = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdbext.analysis.python.naming import PythonNames
+from gdbext.analysis.python.naming import PythonRuntime
 from gdbext.analysis.python.objects import find_objects
 from gdbext.analysis.python.owned import DICT_OF_INSTANCE, PARTS, find_owned
 from gdbext.analysis.types.blockwords import Words
@@ -26,7 +26,7 @@ def put_python(words: Words, sheet: Sheet, progress: Progress) -> None:
         if one is not None:
             sheet.put(np.array([row]), sheet.code_of(f"{one.name}, freed and kept", PYTHON), MEDIUM)
     owned = find_owned(words, objects, progress)
-    sheet.name_word = PythonNames(words, objects, owned).name
+    sheet.runtime = PythonRuntime(words, objects, owned)
     for number, name in enumerate(PARTS):
         if name != DICT_OF_INSTANCE:
             sheet.claim(np.flatnonzero(owned.part == number), sheet.code_of(name, PYTHON), MEDIUM)

@@ -10,8 +10,10 @@ from gdbext.heap.cpython.find.runtimes import find_symbol
 from gdbext.heap.cpython.find.structural import Ring, explains, find_by_structure, find_ring
 from gdbext.heap.cpython.layouts import (
     ARENAS_IN_STATE,
+    CHUNK_DATA,
     CHUNK_PREVIOUS,
     CHUNK_SIZE,
+    CHUNK_TOP,
     MAXARENAS_IN_STATE,
     NARENAS_IN_STATE,
     RAW_BLOCKS_IN_STATE,
@@ -19,7 +21,7 @@ from gdbext.heap.cpython.layouts import (
     THREAD_NEXT,
     RuntimeLayout,
 )
-from gdbext.heap.cpython.model import Runtime, StatePlace
+from gdbext.heap.cpython.model import DataStack, Runtime, StatePlace
 from gdbext.target import Target
 
 MOST_INTERPRETERS = 1 << 10
@@ -63,25 +65,32 @@ def layout_of(runtime: Runtime) -> Optional[RuntimeLayout]:
     return None if runtime.version is None or runtime.free_threaded else RUNTIMES.get(runtime.version)
 
 
-def find_data_stacks(target: Target, runtime: Runtime) -> Sequence[Tuple[int, int]]:
-    """Return start and bytes of the chunks of frames that threads' data stacks have."""
+def find_data_stacks(target: Target, runtime: Runtime) -> Sequence[DataStack]:
+    """Return the chunks of frames that threads' data stacks have, by address."""
     layout = layout_of(runtime)
     if layout is None or layout.datastack is None:
         return ()
-    found: Dict[int, int] = {}
+    found: Dict[int, DataStack] = {}
     for interpreter in for_each_interpreter(target, runtime):
         for thread in _chain(target, interpreter + layout.threads, THREAD_NEXT, MOST_THREADS):
+            top = _word(target, thread + layout.datastack + target.abi.pointer_size) or 0
             for chunk in _chain(target, thread + layout.datastack, CHUNK_PREVIOUS, MOST_CHUNKS):
-                size = _word(target, chunk + CHUNK_SIZE)
-                if (
-                    size
-                    and not size % target.abi.page_size
-                    and not chunk % target.abi.page_size
-                    and size <= _MOST_CHUNK
-                ):
-                    found[chunk] = size
-    mapped = ((at, size) for at, size in sorted(found.items()) if _is_mapped(target, at, size))
-    return list(mapped)
+                one = _data_stack(target, chunk, top)
+                if one is not None:
+                    found[chunk] = one
+    return [found[chunk] for chunk in sorted(found)]
+
+
+def _data_stack(target: Target, chunk: int, top: int) -> Optional[DataStack]:
+    """Return a chunk with what of it holds frames; of a thread's newest chunk the thread says that, of others they do.
+
+    :param top: ``datastack_top`` of the thread.
+    """
+    size, used = _word(target, chunk + CHUNK_SIZE), _word(target, chunk + CHUNK_TOP)
+    if not size or used is None or (size | chunk) % target.abi.page_size or size > _MOST_CHUNK:
+        return None
+    live = top if chunk < top <= chunk + size else chunk + CHUNK_DATA + used * target.abi.pointer_size
+    return DataStack(chunk, size, min(live, chunk + size)) if _is_mapped(target, chunk, size) else None
 
 
 def _is_mapped(target: Target, start: int, size: int) -> bool:

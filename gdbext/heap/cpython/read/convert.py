@@ -113,7 +113,7 @@ def spans_of(heap: Pymalloc) -> List[Span]:
     """Return what was taken from the system: arenas, and the chunks of data stacks."""
     size = heap.geometry.arena
     spans = [Span(at, at + size, "arena", number) for number, at in enumerate(heap.arenas.address.tolist())]
-    spans += [Span(at, at + length, "data stack", NO_ARENA) for at, length in heap.stacks]
+    spans += [Span(one.address, one.end, "data stack", NO_ARENA) for one in heap.stacks]
     return sorted(spans, key=lambda span: span.start)
 
 
@@ -125,7 +125,7 @@ def charges_of(heap: Pymalloc, blocks: Blocks) -> LazyCharges:
         ("free pools", partial(free_pools, heap)),
         ("pool overhead", partial(_overhead, heap)),
         ("arena alignment", partial(_alignment, heap)),
-        ("data stacks", lambda: columns((at, at + size) for at, size in heap.stacks)),
+        ("data stacks", lambda: columns((one.address, one.end) for one in heap.stacks)),
         ("unknown (damaged or in flux)", partial(_unknown, heap)),
     )
     return LazyCharges([(f"{heap.name} {owner}", partial(_joined, make)) for owner, make in makers])

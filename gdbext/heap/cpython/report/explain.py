@@ -12,9 +12,10 @@ from gdbext.heap.cpython.model import Pymalloc
 
 def explain(heap: Pymalloc, address: int) -> Optional[str]:
     """Return arena, pool and size class of an address as one line, or None for one outside of arenas."""
-    for start, size in heap.stacks:
-        if start <= address < start + size:
-            return f"chunk of a thread's data stack at {start:#x}, frames of Python functions"
+    for one in heap.stacks:
+        if one.address <= address < one.end:
+            what = "frames of Python functions" if address < one.live else "no frame now"
+            return f"data stack of a Python thread at {one.address:#x} +{address - one.address:#x}, {what}"
     arenas = heap.arenas
     at = int(np.searchsorted(arenas.address, np.uint64(address), side="right")) - 1
     if at < 0 or address - int(arenas.address[at]) >= heap.geometry.arena:

@@ -22,16 +22,18 @@ class Server:
         self.sessions = {"alpha": Session(1), 5: [Session(2)]}
         self.queue = [Slotted(), Slotted()]
 server = Server()
-alpha, five, last = server.sessions["alpha"], server.sessions[5], server.queue[1]
-truth = {
-    "__main__.server": server, "['alpha']": alpha, "__main__.Session.user": alpha.user,
-    "__main__.Session.pair": alpha.pair, "[1]": alpha.pair[1], "[0]": five[0], "__main__.Slotted.second": last.second,
-    "__main__.Server.sessions": server.sessions, "its type": None,
-}
-truth["its type"] = Session
-truth = {name: id(one) for name, one in truth.items()}
-del alpha, five, last
-with open(sys.argv[1], "w") as out: out.write(repr(truth))
+def write():
+    alpha, five, last = server.sessions["alpha"], server.sessions[5], server.queue[1]
+    truth = {
+        "__main__.server": server, "['alpha']": alpha, "__main__.Session.user": alpha.user, "its type": Session,
+        "__main__.Session.pair": alpha.pair, "[1]": alpha.pair[1], "[0]": five[0],
+        "__main__.Slotted.second": last.second, "__main__.Server.sessions": server.sessions,
+    }
+    with open(sys.argv[1], "w") as out: out.write(repr({name: id(one) for name, one in truth.items()}))
+def deep(n):
+    return deep(n - 1) + 1 if n else 0
+write()
+deep(100)
 gc.disable()
 os.write(1, b"parked")
 signal.pause()
@@ -45,3 +47,12 @@ def test_references_are_named(version, tmp_path):
             answer = session.run(f"blocks refs {address:#x} --interior")
             places = [row.place for row in answer.data.references]
             assert any(place.endswith(f" {name}") for place in places), (name, places)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_path_leads_along_references(version, tmp_path):
+    with Parked(version, tmp_path, SCRIPT) as parked, gdbext.open_process(parked.pid) as session:
+        truth = ast.literal_eval((tmp_path / "truth").read_text())
+        for name in ("__main__.Session.user", "__main__.Slotted.second"):
+            places = [step.place for step in session.run(f"blocks path {truth[name]:#x} --roots 1").data.steps]
+            assert places[-1].endswith(f" {name}") and not [one for one in places if "collector" in one], places
