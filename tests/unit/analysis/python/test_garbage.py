@@ -46,7 +46,7 @@ def test_cycles_that_nothing_leads_to(version, tmp_path):
     assert data.kept_bytes >= sum(row.bytes for row in data.types)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["3.11", "3.14"])
 def test_none_are_left_by_the_collector(version, tmp_path):
     data = ask(version, tmp_path, "gc.collect()")
     assert (data.objects, list(data.types)) == (0, [])

@@ -49,7 +49,7 @@ def test_references_are_named(version, tmp_path):
             assert any(place.endswith(f" {name}") for place in places), (name, places)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["3.9", "3.13"])
 def test_a_path_leads_along_references(version, tmp_path):
     with Parked(version, tmp_path, SCRIPT) as parked, gdbext.open_process(parked.pid) as session:
         truth = ast.literal_eval((tmp_path / "truth").read_text())
