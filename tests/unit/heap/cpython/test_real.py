@@ -52,6 +52,8 @@ def test_every_class_is_as_the_process_counts_it(version, tmp_path):
         stats = Stats(parked.said)
         heap = pymalloc_of(session)
         assert heap.problems == [] and heap.complete
+        runtime = heap.detail.runtime
+        assert runtime.found_by == "exported _PyRuntime" and ".".join(map(str, runtime.version)) == version
         pools, used, free = sums_by_class(heap.detail)
         sums = {at: (int(pools[at]), int(used[at]), int(free[at])) for at in range(32) if pools[at]}
         assert sums == stats.classes
