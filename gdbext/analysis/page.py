@@ -63,8 +63,8 @@ _RANK = {severity: rank for rank, severity in enumerate(Severity)}
 class HeapRow:
     """One heap in one line.
 
-    :param allocator: ``glibc``, ``jemalloc``, or of several jemallocs that and what distinguishes each; one that could
-        not be read has no arenas, ``complete`` false and a problem.
+    :param allocator: ``glibc``, ``jemalloc``, ``pymalloc`` (CPython's), …, or of several of one that and what
+        distinguishes each; one that could not be read has no arenas, ``complete`` false and a problem.
     :param arenas: its arenas.
     :param used_blocks: blocks in use, mmapped ones included, tcached ones not.
     :param used_bytes: usable bytes of them.
