@@ -59,6 +59,12 @@ def for_each_written_page(memory: Memory, abi: Abi, start: int, end: int) -> Ite
     """
     page = abi.page_size
     for stretches in _windows(for_each_written(memory, start + -start % page, end - end % page)):
+        if len(stretches) == 1:  # as for each of thousands of stacks
+            for place, data in for_each_view(memory, *stretches[0], page):
+                words = np.frombuffer(data, abi.word_dtype).reshape(-1, page // abi.pointer_size)
+                pages = np.uint64(place) + np.arange(len(words), dtype=np.uint64) * np.uint64(page)
+                yield pages, words.astype(np.uint64, copy=False)
+            continue
         lows, highs = (np.array(column, np.uint64) for column in zip(*stretches))
         counts = ((highs - lows) // np.uint64(page)).astype(np.int64)
         before = np.repeat(np.cumsum(counts) - counts, counts)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
+from typing import Hashable, Mapping, Optional, Sequence
 
 from gdbext.debuginfo import NO_DEBUG_INFO, Frame, Stacks
 from gdbext.process import Thread
 from gdbext.progress import SILENT, Progress
 from gdbext.structures.locks.futexes import Classified, classify
 from gdbext.structures.locks.mention import find_mentions
-from gdbext.structures.locks.model import Census, State, Syscall, Wait
+from gdbext.structures.locks.model import Census, FutexWait, State, Syscall, Wait
 from gdbext.structures.locks.objects import Objects, objects_of
 from gdbext.structures.locks.parked import find_parked
 from gdbext.structures.locks.spins import decodes_spins, find_spin
@@ -47,6 +47,7 @@ class _Look:
         self._objects: Objects = objects_of(target, tids)
         named = (module for module in target.modules if module.path.rpartition("/")[2].startswith(_LIBC))
         self._libc = next(named, None)
+        self._classified: "dict[Hashable, Classified]" = {}
 
     def wait_of(self, thread: Thread) -> Wait:
         tid = self._tids.inner.get(thread.number)
@@ -71,8 +72,16 @@ class _Look:
         futex = find_futex_wait(syscall)
         if futex is None:
             return Wait(thread, State.SYSCALL, tid, name)
-        found = find_parked(futex, thread, self._objects) or classify(futex, self._objects, frames, self._libc)
+        found = find_parked(futex, thread, self._objects) or self._classify(futex, frames)
         return _waiting(thread, State.FUTEX, tid, name, found, futex.timed)
+
+
+    def _classify(self, futex: FutexWait, frames: Sequence[Frame]) -> Classified:
+        """Say what a wait is for; of thousands of threads that wait for the same in the same functions, once."""
+        key = futex, tuple((frame.function, frame.module) for frame in frames)
+        if key not in self._classified:
+            self._classified[key] = classify(futex, self._objects, frames, self._libc)
+        return self._classified[key]
 
 
 def _waiting(

@@ -7,7 +7,7 @@ it, in a register that functions preserve or near the top of its stack, to unloc
 from __future__ import annotations
 
 import struct
-from typing import Collection, Iterator, Mapping, Sequence
+from typing import AbstractSet, Collection, Iterator, Mapping, Sequence
 
 from gdbext.errors import FaultError
 from gdbext.process import Thread
@@ -30,7 +30,7 @@ def find_mentions(target: Target, waiting: Mapping[int, Collection[int]]) -> Map
     found: "dict[int, list[Mention]]" = {lock: [] for lock in waiting}
     for thread in target.threads if waiting else ():
         places: "dict[int, list[str]]" = {}
-        for lock, place in (*_registers(target, thread), *_stack_words(target, thread, waiting)):
+        for lock, place in (*_registers(target, thread), *_stack_words(target, thread, waiting.keys())):
             if lock in waiting and thread.number not in waiting[lock]:
                 places.setdefault(lock, []).append(place)
         for lock, told in places.items():
@@ -51,11 +51,12 @@ def _registers(target: Target, thread: Thread) -> "Iterator[tuple[int, str]]":
         yield thread.registers.get(name, 0), name
 
 
-def _stack_words(target: Target, thread: Thread, locks: Collection[int]) -> "Iterator[tuple[int, str]]":
+def _stack_words(target: Target, thread: Thread, locks: AbstractSet[int]) -> "Iterator[tuple[int, str]]":
     word = target.abi.pointer_size
     data = _top_of_stack(target, (thread.stack_pointer or 0) // word * word)
     words = struct.unpack(f"{target.abi.order_mark}{len(data) // word}{'Q' if word == 8 else 'I'}", data)
-    yield from ((value, f"stack+{at * word:#x}") for at, value in enumerate(words) if value in locks)
+    if not locks.isdisjoint(words):
+        yield from ((value, f"stack+{at * word:#x}") for at, value in enumerate(words) if value in locks)
 
 
 def _top_of_stack(target: Target, start: int) -> bytes:

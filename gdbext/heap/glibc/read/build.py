@@ -21,7 +21,7 @@ from gdbext.heap.glibc.read.binmap import with_binmap
 from gdbext.heap.glibc.read.chunks import Chunks, GrowingChunks
 from gdbext.heap.glibc.read.convert import blocks_of
 from gdbext.heap.glibc.read.coverage import Coverage
-from gdbext.heap.glibc.read.fastbins import read_fastbins
+from gdbext.heap.glibc.read.fastbins import fastbin_heads, follow_fastbins
 from gdbext.heap.glibc.read.keys import check_keys
 from gdbext.heap.glibc.read.lists import Bin, FreeList, ListMemory, follow_bins, read_bins
 from gdbext.heap.glibc.read.mark import check_flags, check_merged, check_unlisted, mark_states
@@ -277,7 +277,9 @@ class _Builder:
 
     def _read_fastbins(self, view: ArenaView) -> None:
         try:
-            view.lists += read_fastbins(self.location, view.head, self._memory_of([view]), self.heap.safe_linking)
+            bins = fastbin_heads(self.target, self.location, view.head)
+            if bins:
+                view.lists += follow_fastbins(bins, self._memory_of([view]), self.heap.safe_linking)
         except FaultError as fault:
             self._note_lists(view, fault)
 

@@ -6,7 +6,7 @@ careful walk of ``lists.follow_single``, which says why.
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,23 +18,29 @@ from gdbext.heap.model import U64
 from gdbext.kernels import Chains
 from gdbext.memory.intervals import slices
 from gdbext.report import Problem
+from gdbext.target import Target
 
 
-def read_fastbins(
-    location: Location, head: ArenaHead, memory: ListMemory, safe_linking: Optional[bool]
-) -> List[FreeList]:
-    """Follow all fastbins of an arena that are not empty; none where the layout has none.
+def fastbin_heads(target: Target, location: Location, head: ArenaHead) -> List[Tuple[int, int]]:
+    """Return index and first chunk of the fastbins of an arena that are not empty; none where the layout has none.
 
-    :param safe_linking: whether ``fd`` is mangled; None takes the decoding that gives an aligned pointer.
     :raises FaultError: when the malloc_state cannot be read.
     """
     if "fastbinsY" not in location.malloc_state:
         return []
     member = location.malloc_state.member("fastbinsY")
-    heads = memory.target.reader.words(head.address + member.offset, member.count or 0, "fastbinsY")
-    bins = [(index, first) for index, first in enumerate(heads) if first]
-    if not bins:
-        return []
+    heads = target.reader.words(head.address + member.offset, member.count or 0, "fastbinsY")
+    return [(index, first) for index, first in enumerate(heads) if first]
+
+
+def follow_fastbins(
+    bins: Sequence[Tuple[int, int]], memory: ListMemory, safe_linking: Optional[bool]
+) -> List[FreeList]:
+    """Follow fastbins of an arena.
+
+    :param bins: what :func:`fastbin_heads` found.
+    :param safe_linking: whether ``fd`` is mangled; None takes the decoding that gives an aligned pointer.
+    """
     chains = _walk(memory, [first for _, first in bins], safe_linking)
     ends = np.cumsum(chains.lengths).astype(np.int64)
     lists = []
