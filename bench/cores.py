@@ -60,6 +60,11 @@ def chained(folder: Path, nodes: int) -> tuple[Path, Path]:
     return dumped(folder, HERE / "chained.c", [], [str(nodes)])
 
 
+def small(folder: Path, nodes: int) -> tuple[Path, Path]:
+    """A hash table of so many small nodes, one in a hundred of them in no bin."""
+    return dumped(folder, HERE / "small.c", [], [str(nodes)])
+
+
 def mappings(folder: Path, blocks: int) -> tuple[Path, Path]:
     """Blocks with a mapping of their own, and as many mappings without access."""
     return dumped(folder, HERE / "mappings.c", [], [str(blocks)])

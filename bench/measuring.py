@@ -33,6 +33,7 @@ class Job:
     :param small: runs on the core of the folder ``small`` beside the core: the same program with next to no data.
     :param fixed: the name of the job that does the same on the small core, to be subtracted.
     :param live: runs on the process whose id is in the file ``pid`` beside the core, instead of the core.
+    :param optional: one of ours that has no answer on some cores; its status says so.
     :param limit: seconds after which it is ended, as its row says; without, the run is given up after half an hour.
     """
 
@@ -46,6 +47,7 @@ class Job:
     small: bool = False
     fixed: str = ""
     live: bool = False
+    optional: bool = False
 
     def words(self, program: Path, core: Path) -> list[str]:
         """Return the command line."""
@@ -114,8 +116,8 @@ def run_job(job: Job, program: Path, core: Path) -> Run:
     wall = time.monotonic() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    _check(job, core.parent)
-    return Run(wall, cpu, anonymous, mapped, process.returncode)
+    status = process.returncode if job.program else _check(job, core.parent)
+    return Run(wall, cpu, anonymous, mapped, status)
 
 
 def _watch(process: "subprocess.Popen[bytes]", start: float, limit: Optional[float]) -> tuple[float, float]:
@@ -142,13 +144,16 @@ def _resident(pid: int, kind: str) -> float:
     return int(found[1]) * 1024 / 1e6 if found else 0.0
 
 
-def _check(job: Job, folder: Path) -> None:
+def _check(job: Job, folder: Path) -> int:
+    """Return 0 where there is an answer, and 2 where one may be missing."""
     if not job.answers:
-        return
+        return 0
     answer = folder / ANSWER
-    if not answer.exists() or json.loads(answer.read_text())["data"] is None:
+    answered = answer.exists() and json.loads(answer.read_text())["data"] is not None
+    if not answered and not job.optional:
         raise SystemExit(f"bench/run: {job.name} gave no answer")
-    answer.unlink()
+    answer.unlink(missing_ok=True)
+    return 0 if answered else 2
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def _row(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Row:
     runs = [each[job.name] for each in rounds]
     figures = ("wall", "cpu", "anonymous", "mapped")
     middle = [statistics.median(getattr(run, name) for run in runs) for name in figures]
-    status = max((run.status for run in runs), key=abs) if job.program else 0
+    status = max((run.status for run in runs), key=abs)
     faster = statistics.median(each[baseline.name].wall / each[job.name].wall for each in rounds)
     beyond_start = _beyond(job, baseline, rounds, job.start, baseline.start or START.name)
     beyond_fixed = _beyond(job, baseline, rounds, job.fixed, baseline.fixed)
@@ -194,9 +199,7 @@ def _row(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Row:
     return Row(job.name, *middle, faster, beyond_start, status, beyond_fixed, starts)
 
 
-def _beyond(
-    job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]], ours: str, theirs: str
-) -> Optional[float]:
+def _beyond(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]], ours: str, theirs: str) -> Optional[float]:
     """Return how many times faster a job is without what two other jobs take, or None where that is not measured."""
     if ours not in rounds[0] or theirs not in rounds[0]:
         return None

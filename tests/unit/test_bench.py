@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 
 import pytest
 
@@ -12,6 +13,10 @@ sys.path.insert(0, str(CHECKOUT / "bench"))
 
 import history  # noqa: E402  beside the benchmarks
 import instructions  # noqa: E402
+import table  # noqa: E402
+from measuring import Row  # noqa: E402
+
+from gdbext.grammar.catalogue import COMMANDS  # noqa: E402
 
 
 def figures(*starts, name="triage"):
@@ -66,3 +71,20 @@ def test_counts_of_other_versions_are_not_compared(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sys, "argv", ["bench/instructions.py"])
     assert instructions.main() == 2
     assert "was counted with {'python': '2.7'}" in capsys.readouterr().err
+
+
+def test_the_table_has_every_command_that_takes_a_core():
+    sizes = Namespace(chained=5, small=5, objects=5, arenas=5, mapped=5, threads=5)
+    held = {name for subject in table.subjects(sizes).values() for name, _ in table.commands(subject)}
+    apart = {"breakpoints", "safe", "shapes save"}  # these change the program, run another command, write a file
+    assert {spec.name for spec in COMMANDS if spec.target == "needed"} - held == apart
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(0, "4.0 chap"), (-6, "4.0 chap"), (-15, "over 4.0 chap"), (1, ""), (-11, "")]
+)
+def test_a_peer_that_failed_is_no_measure(status, said):
+    ours, peer = (
+        Row(name, wall, wall, 0, 0, 1, None, status=end) for name, wall, end in (("x", 2, 0), ("chap", 8, status))
+    )
+    assert table.against(peer, ours) == said
