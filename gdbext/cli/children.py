@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import time
@@ -14,7 +15,8 @@ from gdbext.cli.ending import owned
 from gdbext.starting.parent import begin_child
 
 _ENDED = os.WEXITED | os.WNOWAIT
-_STEP = 0.01  # seconds between two questions whether a process has ended
+_LONGEST = 3600.0  # seconds that are waited at once
+_STEP = 0.01  # seconds between two questions whether a process has ended, where the kernel has no descriptor for it
 
 
 @contextmanager
@@ -61,12 +63,28 @@ def await_end(process: "subprocess.Popen[bytes]", seconds: Optional[float] = Non
     until = None if seconds is None else time.monotonic() + seconds
     try:
         while os.waitid(os.P_PID, process.pid, _ENDED | (0 if until is None else os.WNOHANG)) is None:
-            if until is not None and time.monotonic() >= until:
+            left = until - time.monotonic() if until is not None else 0
+            if left <= 0:
                 return False
-            time.sleep(_STEP)
+            _pause(process.pid, left)
     except ChildProcessError:  # it was waited for
         pass
     return True
+
+
+def _pause(pid: int, seconds: float) -> None:
+    """Wait until a process has ended, so long at most, or a moment."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        time.sleep(_STEP)
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.poll(min(seconds, _LONGEST) * 1000)
+    finally:
+        os.close(descriptor)
 
 
 def _is_known(process: "subprocess.Popen[bytes]") -> bool:
