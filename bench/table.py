@@ -85,7 +85,7 @@ def subjects(options: argparse.Namespace) -> "dict[str, Subject]":
     chained = {
         "ADDRESS": "table.bins",
         "EXPR": "--bins 'table.mask + 1' --next next --hash hash table.bins",
-        "HEAD NEXT": "table.bins[42] next",
+        "HEAD NEXT": "--max 10000 table.bins[42] next",  # gdb takes its time for each element that is printed
         "TYPE": "struct entry",
     }
     fine = {**chained, "EXPR": "--bins table.size --next next table.bins", "TYPE": "struct node"}
