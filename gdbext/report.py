@@ -44,6 +44,10 @@ class Memory(Enum):
     FILE = "file"
     ANONYMOUS = "anonymous"
     RESERVED = "reserved"
+    CACHED = "cached"
+    RETURNED = "returned"
+    UNTOUCHED = "untouched"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,16 @@ class Bar:
 
     share: Optional[float]
     memory: Memory = Memory.USED
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """A map of memory, for people alone: stretches of cells, each wrapped at the end of a line.
+
+    :param stretches: each with what it is called.
+    """
+
+    stretches: Sequence[tuple[str, Sequence[Memory]]]
 
 
 @dataclass(frozen=True)

@@ -214,6 +214,42 @@ COMMANDS: Sequence[CommandSpec] = (
         example="rss --bytes",
     ),
     CommandSpec(
+        "report",
+        run="report:examine",
+        summary="One page with pictures: findings, memory, maps of the heap, what is retained and leaked, locks",
+        description="FILE becomes one page of HTML that needs no network and no server, at most 3 MB: attach it to a "
+        "ticket. It holds what triage, blocks summary, blocks retained, blocks leaks, lockwait and slabskew answer, "
+        "drawn: memory by owner, the address space to scale, the heap page by page, sizes, arenas, types from their "
+        "roots, hash tables, waits. Its figures are those of --json, which stands in it and can be saved from it.\n\n"
+        "Names and texts of the target stand in it as text. --redact leaves out every text that may come from the "
+        "target: names of types, files, functions, threads are numbered instead. Contents of memory are shown only "
+        "with --with-contents, but for what findings quote. A status of 1 or 3 is as of triage.",
+        options=(
+            Option("output", "text", "write the page", metavar="FILE", short="o", names="file"),
+            Option("redact", "flag", "show no text of the target's, in the page"),
+            Option("with-contents", "flag", "show what leaked blocks look like inside, in the page"),
+        ),
+        example="gdbext report core.2914 -o core.2914.html",
+        prefixed_only=True,
+    ),
+    CommandSpec(
+        "heapmap",
+        run="heapmap:show",
+        debugger="names",
+        summary="The heap page by page: used, cached, free, returned, never touched",
+        description="Each character is a cell, of so many bytes as the first figure says; with colour each half of a "
+        "character is one. Stretches follow each other, gaps between them are cut. A page is used where a block in use "
+        "lies in it; free and cached ones hold nothing in use; returned ones are free, and their memory went back to "
+        "the system; untouched ones were never written to. A cell is what most of its pages are. ARENA is an address "
+        "or an expression; of START-END all that is mapped there is drawn, heap or not.",
+        options=(
+            Option("svg", "text", "also write it as a picture", metavar="FILE", names="file"),
+        ),
+        expression="[ARENA|START-END]",
+        names="arena",
+        example="heapmap &main_arena",
+    ),
+    CommandSpec(
         "glibc arenas",
         run="glibc:arenas",
         debugger="names",
@@ -887,7 +923,7 @@ FOREIGN_NAMES: Mapping[str, str] = {"heap": "pwndbg and GEF", "jemalloc": "pwndb
 
 # What the commands are about: each by its name, or by the first word of several.
 TOPICS: Mapping[str, Sequence[str]] = {
-    "Overview": ("triage", "rss"),
+    "Overview": ("triage", "rss", "report", "heapmap"),
     "Blocks of the heap": ("blocks",),
     "Locks and threads": ("lockwait",),
     "Lists, tables and trees": ("walklist", "listcount", "listprint", "slabskew", "shapes"),

@@ -24,6 +24,10 @@ _CODES: "dict[object, str]" = {
     Memory.FILE: "90",
     Memory.ANONYMOUS: "33",
     Memory.RESERVED: "90",
+    Memory.CACHED: "96",
+    Memory.RETURNED: "37",
+    Memory.UNTOUCHED: "90",
+    Memory.MISSING: "31",
     "good": "1;32",
     "title": "1",
     "header": "2",
@@ -65,6 +69,11 @@ class Style:
             return text
         before = len(text) - len(text.lstrip(" "))
         return f"{text[:before]}\x1b[{code}m{body}{_RESET}{text[before + len(body) :]}"
+
+    def halves(self, upper: Memory, lower: Optional[Memory], count: int) -> str:
+        """Return cells of two rows that share a line: the upper halves in the ink, the lower ones behind it."""
+        behind = "" if lower is None else f";{int(_CODES[lower]) + 10}"
+        return f"\x1b[{_CODES[upper]}{behind}m{'▀' * count}{_RESET}"
 
     def sentence(self, line: str) -> str:
         """Return a line with its sizes bold, its addresses dim and its commands coloured."""

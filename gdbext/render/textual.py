@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, islice
 from typing import Any, Iterator, Optional
 
+from gdbext.render.mosaic import mosaic_lines
 from gdbext.render.style import Style, unbroken, wrapped_back
 from gdbext.render.tables import RUN_LENGTH, Column, Run, columns_of, find_runs, table_lines
 from gdbext.render.values import object_text, shown_fields, value_text
-from gdbext.report import Confidence, Evidence, Finding, Kind, Labels, Problem, Report, Rows, Severity, Show
+from gdbext.report import Confidence, Evidence, Finding, Kind, Labels, Mosaic, Problem, Report, Rows, Severity, Show
 from gdbext.wording import count_text, grouped, printable, size_text
 
 DEFAULT_LIMIT = 100
@@ -177,6 +178,8 @@ class _Writer:
         title = str(show.label)
         if value is None:
             yield [f"{title}: ?"]
+        elif isinstance(value, Mosaic):
+            yield mosaic_lines(value, self.width, self.style)
         elif _is_record(value):
             inner = self.record(value)
             yield chain(self.title(title), next(inner, ("", ()))[1])

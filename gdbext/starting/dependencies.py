@@ -24,6 +24,7 @@ from gdbext.errors import MissingDependencyError, is_memory_short, out_of_memory
 
 FLOORS = {"numpy": (1, 19), "tabulate": (0, 8, 9), "tomli": (1, 1)}  # those of requirements/gdb.txt
 NEEDED = tuple(FLOORS)
+DRAWING = {"jinja2": (3, 0)}  # those of requirements/report.txt, which may be left out
 HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python has them
 
 _THREADS = "OPENBLAS_NUM_THREADS"
@@ -50,7 +51,7 @@ def find_missing() -> Sequence[str]:
 def load(*names: str) -> None:
     """Import what is needed now; each takes a noticeable part of a short command's time.
 
-    :param names: of :data:`NEEDED`; none means numpy, which nothing can do without.
+    :param names: of :data:`NEEDED` or :data:`DRAWING`; none means numpy, which nothing can do without.
     :raises MissingDependencyError: when one of them is absent, broken or too old.
     :raises TooLargeError: when there is no memory for it.
     """
@@ -74,7 +75,7 @@ def _import(wanted: Sequence[str]) -> None:
 
 
 def _check_floor(name: str, version: str) -> None:
-    floor = FLOORS[name]
+    floor = {**FLOORS, **DRAWING}[name]
     numbers = tuple(map(int, re.findall(r"\d+", version)[: len(floor)]))
     if numbers and numbers < floor:
         needed = ".".join(map(str, floor))
@@ -87,7 +88,8 @@ def _own_first() -> Iterator[None]:
     before = list(sys.path)
     others = [folder for folder in _found_by_pip() if _built_for(folder) is None]
     at = next((index for index, folder in enumerate(before) if folder.endswith("-packages")), len(before))
-    sys.path[:] = [_own_folder(), *before[:at], *others, *before[at:]]
+    own = [_own_folder()] if _root else []  # as a library we have none
+    sys.path[:] = [*own, *before[:at], *others, *before[at:]]
     try:
         yield
     finally:

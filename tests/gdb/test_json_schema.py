@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 from typing import Any, Iterator, NamedTuple
 
 import pytest
@@ -34,6 +35,7 @@ STRUCTURES = {
     "listprint": f"listprint {_CHAIN} --field hash,nosuch",
     "slabskew": "slabskew stale_cache",
     "slabskew (rehash)": "slabskew keyspace",
+    "report": "gx report",
     "shapes list": "gx shapes list",
     "shapes show": "gx shapes show unbound-lruhash",
     "shapes guess": "gx shapes guess struct lruhash",
@@ -45,7 +47,7 @@ STRUCTURES = {
 UNLISTED = ("leaked", "possibly_leaked", "reached_by_offset")  # null without --list and --possible
 BLOCK_COLUMNS = "reach,reached_by_offset,refs,type,confidence,thread"
 # Asked for a program that leaks.
-LEAKS = {"triage": "triage", "blocks leaks": "blocks leaks --list --possible"}
+LEAKS = {"triage": "triage", "blocks leaks": "blocks leaks --list --possible", "report": "gx report"}
 # Asked for who_points.
 POINTERS = {
     "blocks refs": "blocks refs {chain[2]} --depth 3",
@@ -189,7 +191,7 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
         lines["blocks list (columns)"] = f"blocks list --columns {BLOCK_COLUMNS}"
         lines["blocks types (list)"] = "blocks types --list *"
-        lines["commands"] = "gx commands"
+        lines.update({name: f"gx {name}" for name in ("commands", "report")})
         for name, envelope in zip(lines, ask(stage, *lines.values())):
             gathered[name.partition(" (")[0]].append(envelope)
     try:
@@ -297,8 +299,8 @@ def is_waits(value: Any) -> bool:
     return isinstance(value, list) and all(set(one) == whole for one in value)
 
 
-def is_ledger(value: Any) -> bool:
-    return not list(wrong_fields(value, FIELDS["rss"]))
+def is_answer(command: str, value: Any) -> bool:
+    return not list(wrong_fields(value, FIELDS[command]))
 
 
 CHECKS = {
@@ -322,8 +324,11 @@ CHECKS = {
     "pairs": is_pairs,
     "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
     "details": lambda value: isinstance(value, dict) and value,
-    "as `rss`": is_ledger,
+    "numbers": lambda value: isinstance(value, list) and all(one is None or is_integer(one) for one in value),
+    "texts or nulls": lambda value: CHECKS["texts"]([one for one in value if one is not None]),
+    "counts by word": lambda value: is_named(value, CHECKS["numbers"]),
 }
+CHECKS.update({f"as `{command}`": partial(is_answer, command) for command in COMMANDS})
 
 
 def wrong_fields(data: Any, known: dict[str, Row]) -> Iterator[str]:

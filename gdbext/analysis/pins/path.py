@@ -157,7 +157,7 @@ def _chains(reach: Reach, wanted: Wanted, several: int) -> Sequence[_Chain]:
     if row is None:
         return []
     if reach.states[row] == NOT_REACHED:
-        return _leaked_chain(reach, row)
+        return _leaked_chain(reach, row, _leaked_tree(reach))
     if several > 1:
         return _several_chains(reach, row, several)
     lasting = _lasting_chain(reach, row)
@@ -217,14 +217,27 @@ def _climb(tree: Tree, row: int) -> List[int]:
     return rows[::-1]
 
 
-def _leaked_chain(reach: Reach, row: int) -> Sequence[_Chain]:
-    """Return the chain from a leaked block that nothing points at; of a cycle, one step; else nothing."""
-    edges = reach.leaked_edges
+def leaked_paths(reach: Reach, places: Places, rows: Sequence[int]) -> Iterator[Tuple[str, Sequence[str]]]:
+    """Iterate over what keeps leaked blocks, in words, and the pointers that lead to each, the first one's first."""
+    tree, walker = _leaked_tree(reach), _Walker(reach, places)
+    for row in rows:
+        chains = _leaked_chain(reach, row, tree)
+        wanted = find_wanted(reach, int(reach.address[row]))
+        yield walker.kept_by(wanted, chains), [step.place for step in walker.folded(chains)]
+
+
+def _leaked_tree(reach: Reach) -> Tree:
+    """Return the shortest chains from leaked blocks that nothing points at."""
     leaked: Mask = reach.states == NOT_REACHED
     pointed = np.zeros(len(reach), np.bool_)
-    pointed[edges.to] = True
+    pointed[reach.leaked_edges.to] = True
     heads: U8 = np.where(leaked & ~pointed, REACHED, 0).astype(np.uint8)
-    tree = breadth_first(edges, heads, leaked)
+    return breadth_first(reach.leaked_edges, heads, leaked)
+
+
+def _leaked_chain(reach: Reach, row: int, tree: Tree) -> Sequence[_Chain]:
+    """Return the chain from a leaked block that nothing points at; of a cycle, one step; else nothing."""
+    edges = reach.leaked_edges
     if tree.depth[row] == NONE:
         above = sources_of(edges)[edges.to == row]
         return [_Chain([int(above[0]), row], False)] if len(above) else []

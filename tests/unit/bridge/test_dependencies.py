@@ -155,9 +155,20 @@ def test_a_package_that_is_too_old_is_none(place, monkeypatch):
     sys.modules.pop("numpy")
 
 
-def test_the_floors_are_those_of_the_requirements():
-    lines = (Path(__file__).resolve().parents[3] / "requirements" / "gdb.txt").read_text().split()
-    assert lines == [f"{name}>={'.'.join(map(str, floor))}" for name, floor in dependencies.FLOORS.items()]
+@pytest.mark.parametrize("file, floors", [("gdb.txt", dependencies.FLOORS), ("report.txt", dependencies.DRAWING)])
+def test_the_floors_are_those_of_the_requirements(file, floors):
+    lines = (Path(__file__).resolve().parents[3] / "requirements" / file).read_text().split()
+    assert lines == [f"{name}>={'.'.join(map(str, floor))}" for name, floor in floors.items()]
+
+
+def test_what_only_draws_is_no_reason_to_complain_and_is_named_when_it_is_wanted(place, monkeypatch):
+    fill(place, HERE)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert dependencies.find_missing() == []
+    with pytest.raises(MissingDependencyError) as caught:
+        dependencies.load(*dependencies.DRAWING)
+    assert caught.value.message.startswith(f"gdb's Python {VERSION} cannot import jinja2")
+    assert caught.value.hint.startswith("run python3 -m pip install ") and caught.value.hint.endswith(" jinja2")
 
 
 def test_no_memory_for_a_package_is_not_a_missing_one(place):

@@ -1,0 +1,164 @@
+"""``report``: everything about one target as a page to look at, in one file to attach to a ticket."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Iterator, List, Optional
+
+import numpy as np
+from gdbext.commands.reachability import find_types
+
+from gdbext.analysis.blocks import summary
+from gdbext.analysis.leaks import report as leaks
+from gdbext.analysis.locks.findings import check_locks, find_lock_findings
+from gdbext.analysis.locks.report import LockWaits, lockwait_report
+from gdbext.analysis.locks.stackgroups import StackGroups, group_stacks
+from gdbext.analysis.map.cells import AddressMap, draw, map_all, map_heaps
+from gdbext.analysis.missing import with_target
+from gdbext.analysis.overview import Gathering, LeakExample, NamedTable, Overview, completed, cost_rows, share_rows
+from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.path import leaked_paths
+from gdbext.analysis.pins.retained import Retained, find_kept, retained
+from gdbext.analysis.pins.retainedtree import TreeRow, retained_tree
+from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.reach.model import PLAIN
+from gdbext.analysis.tables.search import Looked
+from gdbext.analysis.tables.skew import examine as examine_bins
+from gdbext.analysis.tables.skew import skew_report
+from gdbext.analysis.triage import Seen, triage
+from gdbext.analysis.types.model import BlockTypes
+from gdbext.errors import UsageError
+from gdbext.files import replacing
+from gdbext.grammar.arguments import refuse_input
+from gdbext.kernels import NOT_REACHED
+from gdbext.report import Report
+from gdbext.starting import dependencies
+from gdbext.wording import size_text
+
+_TOP = 50  # roots, blocks and types
+_EXAMPLES = 12
+_CELLS = 6000  # of the heaps; half as many of all that is mapped
+_ROWS = 200  # of a table in the page
+_NO_FILE = "-o FILE.html writes the page, --json all that it is made of"
+
+
+def examine(session: Any, arguments: Any) -> Report:
+    """Return everything that the page shows; with ``--output`` the page is written, too."""
+    output = arguments.value("output")
+    if output is None:
+        report = _Gatherer(session).gather()
+        return replace(report, notes=[_NO_FILE])
+    path = os.path.expanduser(output)
+    refuse_input("--output", path, session.target.identity.core, "core")
+    refuse_input("--output", path, session.target.identity.exe, "executable")
+    dependencies.load(*dependencies.DRAWING)  # before there is any work for it
+    from gdbext.render.page import page
+
+    report = with_target(_Gatherer(session).gather(), session.target)
+    how = page.How(arguments.flag("redact"), arguments.flag("with-contents"), arguments.value("limit") or _ROWS)
+    written = page.page(report, session.target, how).encode()
+    _write(path, written)
+    return replace(report, data=replace(report.data, file=f"{output}, {size_text(len(written))}"))
+
+
+def _write(path: str, page: bytes) -> None:
+    try:
+        with replacing(path) as stream:
+            stream.write(page)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
+
+
+class _Gatherer:
+    """Asks what several commands ask, and makes one report of their answers."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._gathered = Gathering()
+
+    def gather(self) -> Report:
+        """Return the report on everything."""
+        session, take, find = self._session, self._gathered.take, self._gathered.find
+        tables: List[NamedTable] = []
+        seen = Seen(lambda looked: tables.append(self._table(looked)))
+        report = triage(session, seen=seen)
+        page = take(report)
+        self._gathered.notes += report.notes
+        heaps = session.heaps()
+        data = Overview(
+            page.target,
+            page.verdict,
+            page.death,
+            None,
+            page,
+            list(cost_rows(page)),
+            share_rows(page),
+            find(lambda: draw(session.target, heaps, map_all(session.target), _CELLS // 2)),
+            find(lambda: self._heap_map()),
+            find(lambda: take(summary.summary(heaps))),
+            None,
+            (),
+            None,
+            (),
+            self._locks(seen),
+            self._stacks(seen),
+            tables,
+            (),
+        )
+        return completed(report, self._gathered, find(lambda: self._with_reach(data)) or data)
+
+    def _heap_map(self) -> Optional[AddressMap]:
+        heaps = self._session.heaps()
+        wanted = map_heaps(heaps)
+        return draw(self._session.target, heaps, wanted, _CELLS) if wanted else None
+
+    def _table(self, looked: Looked) -> NamedTable:
+        session = self._session
+        examined = examine_bins(session.target, looked.opened.structure, looked.walked, session.settings)
+        return NamedTable(looked.name, skew_report(looked.opened, examined).data)
+
+    def _locks(self, seen: Seen) -> Optional[LockWaits]:
+        census, known = seen.census, seen.known
+        if census is None or known is None:
+            return None
+        findings = find_lock_findings(census, known, self._session.settings)
+        waits: LockWaits = self._gathered.take(
+            lockwait_report(census, known, findings, check_locks(census, known.name_of))
+        )
+        return waits
+
+    def _stacks(self, seen: Seen) -> Optional[StackGroups]:
+        if seen.census is None:
+            return None
+        groups: StackGroups = group_stacks(seen.census, self._session.stacks).data
+        return groups
+
+    def _with_reach(self, data: Overview) -> Overview:
+        """Return the same with what reachability says.
+
+        :raises NoHeapError: there is no heap.
+        """
+        session, take = self._session, self._gathered.take
+        reach = session.reach(PLAIN)
+        types, problems = find_types(session, reach)
+        if any(problem.kind == "interrupted" for problem in problems):
+            types = None
+        places = Places(reach, session.root_names, lambda: types)
+        kept = find_kept(reach, session.root_names)
+        held: Retained = take(retained(reach, kept, places, _TOP, problems))
+        tree: List[TreeRow] = list(retained_tree(reach, kept, types))
+        leaked = take(leaks.leaks(reach, types))
+        examples = list(_examples(reach, places, types))
+        return replace(data, retained=held, retained_tree=tree, leaks=leaked, leak_examples=examples)
+
+
+def _examples(reach: Reach, places: Places, types: Optional[BlockTypes]) -> Iterator[LeakExample]:
+    """Iterate over a block of each of the leaked types, or sizes, that have most bytes."""
+    rows = np.flatnonzero(reach.states == NOT_REACHED)
+    code = (reach.size if types is None else types.code)[rows]
+    kinds, first, kind = np.unique(code, return_index=True, return_inverse=True)
+    cost = np.bincount(kind, reach.size[rows], len(kinds))
+    rows = rows[first[np.argsort(-cost, kind="stable")[:_EXAMPLES]]].tolist()
+    for row, (kept_by, steps) in zip(rows, leaked_paths(reach, places, rows)):
+        yield LeakExample(places.block_type(row), int(reach.address[row]), kept_by, tuple(steps))

@@ -1,0 +1,39 @@
+"""Values of the document as people read them; all text is printable and short, whatever the target named it."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from gdbext.render.values import UNKNOWN, shorten
+from gdbext.wording import grouped, per_cent, printable, size_text
+
+MOST = 300
+
+
+def text(value: Any, most: int = MOST) -> str:
+    """Return text on one line of a bounded length."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shorten(printable(str(value)[: 4 * most]), most)
+
+
+def size(value: Optional[float]) -> str:
+    """Return bytes as people read them."""
+    return UNKNOWN if value is None else size_text(int(value))
+
+
+def count(value: Optional[int]) -> str:
+    """Return a count, its thousands set apart."""
+    return UNKNOWN if value is None else grouped(int(value))
+
+
+def share(value: Optional[float]) -> str:
+    """Return a share as per cent."""
+    return UNKNOWN if value is None else per_cent(value)
+
+
+def fixed(value: float) -> str:
+    """Return a length of a picture in no more digits than are seen."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") or "0"

@@ -1,0 +1,336 @@
+"""The page of ``report``: its figures are those of the document, and nothing of a target's runs or escapes."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import re
+import sys
+
+import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
+from gdbext.render.page.document import Redactor, embedded  # noqa: E402
+from gdbext.render.page.page import page_of  # noqa: E402
+from tests.unit.render.page.pages import data_of, read_page, rows_of  # noqa: E402
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "\"><svg onload=alert(1)>",
+    "\x1b[31mred\x1b]0;title\x07",
+    "\u202egpj.exe\u2066\u200f",
+    "{{ 7 * 7 }}{% for x in y %}",
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+    "a\nb\r\0c",
+    "x" * 1_000_000,
+)
+
+
+def skew_table(**more):
+    return {"index": 0, "address": "0x5000", "bins": 4, "walked": 4, "max_len": 2, "load": 1.0, "empty_share": 0.25,
+            "verdict": "ok", **more}  # fmt: skip
+
+
+def heap_map():
+    uses = {"used": [1, 0, 2, 1], "free": [1, 2, 0, 0]}
+    return {
+        "page_bytes": 4096, "cell_bytes": 8192, "left_out": 0, "left_out_bytes": 0,
+        "uses": [{"use": "used", "pages": 4, "bytes": 16384, "share": 4 / 7},
+                 {"use": "free", "pages": 3, "bytes": 12288, "share": 3 / 7}],
+        "parts": [{"start": "0x10000", "end": "0x16000", "bytes": 24576, "name": "glibc main brk", "arena": "0xa0",
+                   "first": 0, "cells": 3},
+                  {"start": "0x90000", "end": "0x91000", "bytes": 4096, "name": "glibc mmapped", "arena": None,
+                   "first": 3, "cells": 1}],
+        "cells": {"uses": uses, "largest": [100, 4000, 8000, None], "block": ["0x10010", "0x12010", "0x14010", None]},
+    }  # fmt: skip
+
+
+def finding(**more):
+    return {"kind": "leak", "severity": "warning", "confidence": "medium", "summary": "10 blocks leaked",
+            "bytes": 4321, "waiters": None, "evidence": ["one", "two"], "remedy": "free them", "threads": None,
+            "details": {}, **more}  # fmt: skip
+
+
+def thread(number, name=None):
+    return {"number": number, "lwp": 100 + number, "tid": None, "name": name, "state": "futex", "primitive": "mutex",
+            "syscall": "futex", "lock": "0x7000", "lock_name": "cache_lock", "frame": "work",
+            "frame_line": "a.c:1"}  # fmt: skip
+
+
+def arena(address, used, cached, free):
+    return {"address": address, "allocator": "glibc", "kind": "main", "used_blocks": 3, "used_bytes": used,
+            "tcache_blocks": 1, "tcache_bytes": cached, "free_blocks": 2, "free_bytes": free,
+            "threads": []}  # fmt: skip
+
+
+def power(size, used, cached, free):
+    return {"from_size": size, "bytes": used + cached + free, "share": 0.5, "used_blocks": 1, "used_bytes": used,
+            "tcache_blocks": 1, "free_blocks": 1, "free_bytes": free}  # fmt: skip
+
+
+def document():
+    """Return a small document with every section."""
+    leaks = {
+        "missing": [], "totals": {"leaked_blocks": 10, "leaked_bytes": 4321, "leak_root_blocks": 2,
+                                  "reached_blocks": 5, "possibly_leaked_blocks": 0},
+        "by_type": [{"type": "Request", "recognised_by": "vtable", "blocks": 10, "bytes": 4321, "leak_roots": 2,
+                     "kept_bytes": 4321}],
+        "leak_roots": [{"address": "0x10010", "size": 100, "kept_blocks": 5, "kept_bytes": 2000, "cycle": 0,
+                        "type": "Request", "contents": "text: secret"}],
+        "by_size": [{"size": 432, "blocks": 10, "bytes": 4320, "leak_roots": 2}],
+    }  # fmt: skip
+    lock = {"address": "0x7000", "name": "cache_lock", "primitive": "mutex", "waiters": 2, "waiting": [1, 2],
+            "word": 2, "meaning": "held", "owner": {"number": 3, "lwp": 103, "tid": 3, "alive": True},
+            "owner_waits": None, "holder_candidates": [], "holder_position": None, "faults": []}  # fmt: skip
+    data = {
+        "target": "app · pid 1", "verdict": "1 finding.", "death": ["SIGSEGV in thread 1"], "file": None,
+        "triage": {"findings": [finding()], "died": {"frames": ["main.c:1 main"]}, "heaps": [], "ledger": {"entries": [
+            {"owner": "glibc in use", "resident": None, "in_core": 20000, "bytes": 20480, "not_in_core": 0}]}},
+        "memory": [{"owner": "glibc in use", "bytes": 20000, "share": 0.8, "remark": ""},
+                   {"owner": "/lib/libc.so.6", "bytes": 5000, "share": 0.2, "remark": ""},
+                   {"owner": "", "bytes": 25000, "share": 1.0, "remark": ""}],
+        "shares": [{"group": "glibc", "owner": "glibc in use", "kind": "used", "bytes": 15000},
+                   {"group": "glibc", "owner": "glibc bins", "kind": "free", "bytes": 5000},
+                   {"group": "files", "owner": "/lib/libc.so.6", "kind": "file", "bytes": 5000}],
+        "address_space": heap_map(), "heap_map": heap_map(),
+        "summary": {"totals": {"used_blocks": 12, "used_bytes": 15000, "free_blocks": 3, "free_bytes": 5000,
+                               "tcache_blocks": 1, "tcache_bytes": 48}, "by_size": [],
+                    "arenas": [arena("0xa0", 10000, 48, 1000), arena(None, 5000, None, 4000)],
+                    "by_power": [power(1024, 9000, 0, 1000), power(16, 100, 48, 20)]},
+        "retained": {"reached": 9000, "reached_blocks": 9, "kept_by_one": 8000, "shared": 1000,
+                     "roots": [{"root": "global cache", "kind": "global", "retained": 8000, "blocks": 8, "words": 1}],
+                     "blocks": [{"address": "0x10010", "type": "Cache", "retained": 8000, "blocks": 8, "size": 64,
+                                 "by": "global cache"}],
+                     "types": [{"type": "Cache", "retained": 8000, "share": 0.8, "own": 64, "blocks": 1}]},
+        "retained_tree": [
+            {"above": None, "name": "global cache", "kind": "global", "bytes": 8000, "blocks": 8},
+            {"above": None, "name": "several roots", "kind": "several", "bytes": 2000, "blocks": 1},
+            {"above": 0, "name": "Cache", "kind": "type", "bytes": 8000, "blocks": 8},
+            {"above": 2, "name": "Entry", "kind": "type", "bytes": 6000, "blocks": 6},
+        ],
+        "leaks": leaks,
+        "leak_examples": [{"type": "Request", "block": "0x10010", "kept_by": "nothing", "steps": ["Request at +8"]}],
+        "locks": {"findings": [], "sentences": ["thread 1 waits"], "locks": [lock],
+                  "threads": [thread(1, "worker"), thread(2), thread(3)],
+                  "cycles": [], "convoys": [], "unowned": []},
+        "stacks": {"stacks": [{"count": 2, "numbers": [1, 2], "doing": "mutex", "stack": ["work", "main"], "frames": [
+            {"function": "work", "line": "a.c:1", "module": "app", "address": "0x1"},
+            {"function": None, "line": None, "module": None, "address": "0x2"}]}]},
+        "tables": [{"name": "cache", "answer": {
+            "shape": "s", "verdict": "ok", "explanations": [], "tables": [skew_table()], "worst_bins": [],
+            "histogram": [[0, 1], [1, 2], [2, 1]], "total": 4, "max_len": 2, "misplaced": None}}],
+        "notes": ["a note"],
+    }  # fmt: skip
+    return {
+        "schema": "gdbext/report/2", "tool": {"version": "1"},
+        "target": {"exe": "/bin/app", "build_id": "93ac6100", "pid": 1, "core": "core.1", "time": 1.0}, "data": data,
+        "evidence": [{"subject": "libc", "message": "found"}],
+        "problems": [{"kind": "chunk-size", "address": "0x10", "message": "odd", "corruption": True}],
+        "held_seconds": None, "complete": True, "findings": True, "status": 1, "cut": {},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return read_page(page_of(document()))
+
+
+def test_the_document_stands_in_the_page(tree):
+    assert data_of(tree) == document()
+
+
+TABLES = {
+    "owners": ("memory", ("bytes", "share")),
+    "ledger": ("triage.ledger.entries", ("in_core", "bytes", "not_in_core")),
+    "heap_map-uses": ("heap_map.uses", ("pages", "bytes", "share")),
+    "address_space-uses": ("address_space.uses", ("pages", "bytes", "share")),
+    "stretches": ("address_space.parts", ("start", "end", "bytes")),
+    "sizes-table": ("summary.by_power", ("from_size", "bytes", "used_blocks", "used_bytes", "free_bytes")),
+    "arenas-table": ("summary.arenas", ("used_blocks", "used_bytes", "free_blocks", "free_bytes")),
+    "types": ("retained.types", ("retained", "share", "own", "blocks")),
+    "roots": ("retained.roots", ("retained", "blocks", "words")),
+    "heads": ("retained.blocks", ("address", "retained", "blocks", "size")),
+    "leaked-types": ("leaks.by_type", ("blocks", "bytes", "leak_roots", "kept_bytes")),
+    "leak-roots": ("leaks.leak_roots", ("address", "size", "kept_blocks", "kept_bytes")),
+    "leaked-sizes": ("leaks.by_size", ("size", "blocks", "bytes", "leak_roots")),
+    "threads": ("locks.threads", ("number", "lwp", "lock")),
+    "table-1": ("tables.0.answer.tables", ("bins", "walked", "max_len", "empty_share")),
+}
+
+
+def value_at(value, path):
+    for name in path.split("."):
+        value = value[int(name)] if name.isdigit() else value[name]
+    return value
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_figures_of_tables_are_those_of_the_document(tree, table):
+    path, names = TABLES[table]
+    wanted = [row for row in value_at(document()["data"], path) if table != "owners" or row["owner"]]
+    shown = rows_of(tree, table)
+    assert len(shown) == len(wanted)
+    for row, cells in zip(wanted, shown):
+        exact = [value for value, _ in cells if value is not None]
+        for name in names:
+            assert ("" if row[name] is None else str(row[name])) in exact, name
+
+
+def test_pictures_are_to_scale(tree):
+    tiles = [tile for tile in tree.one("svg", id="treemap").all("g") if not tile.has(class_="group")]
+    areas = {tile["data-value"]: float(tile["data-w"]) * float(tile["data-h"]) for tile in tiles}
+    assert set(areas) == {"15000", "5000"} and len(tiles) == 3
+    nodes = list(tree.one("svg", id="icicle").all("g"))
+    assert [float(node["data-w"]) for node in nodes] == [800, 200, 800, 600]
+    assert [float(node["data-x"]) for node in nodes] == [0, 800, 0, 0]
+    assert [node["data-depth"] for node in nodes] == ["0", "0", "1", "2"]
+
+
+def test_cells_of_the_map(tree):
+    """Each cell is as tall as its pages are many, in whole cells of 8: used 4, 0, 8, 8; free 4, 8."""
+    drawn = tree.one("svg", id="heap_map")
+    heights = {
+        path["class"]: sum(
+            float(width) * float(height) for width, height in re.findall(r"h([\d.]+)v([\d.]+)h-", path["d"])
+        )
+        for path in drawn.all("path")
+    }
+    assert heights == {"k-used": 6 * (4 + 8 + 8), "k-free": 6 * (4 + 8)}
+    labels = [label.text for label in drawn.all("text", class_="part")]
+    assert labels == ["glibc main brk 0x10000", "glibc mmapped 0x90000"]
+
+
+def test_bars_of_a_hash_table(tree):
+    bars = [rect["data-value"] for rect in tree.one("section", id="tables").all("rect", class_="k-used")]
+    assert bars == ["1", "2", "1"]
+    titles = [title.text for title in tree.one("section", id="tables").all("title")]
+    assert titles[0] == "0 entries: 1 bins; chance gives 1.5"  # 4 bins, load 1: 4 / e
+
+
+def test_the_policy_allows_the_page_and_nothing_else(tree):
+    text = page_of(document())
+    policy = tree.one("meta", **{"http-equiv": "Content-Security-Policy"})["content"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    for rule, found in (("script-src", script), ("style-src", style)):
+        (only,) = found
+        digest = base64.b64encode(hashlib.sha256(only.encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+    assert set(rules) == {"default-src", "base-uri", "form-action", "script-src", "style-src"}
+
+
+def test_nothing_is_fetched_and_no_style_is_inline(tree):
+    for node in tree.all():
+        assert node.name not in ("link", "img", "iframe", "object", "embed", "base", "form", "audio", "video")
+        assert not any(name.startswith("on") or name in ("style", "src", "srcset") for name in node.attributes)
+        assert node.get("href", "#").startswith("#")
+    assert "http://" not in page_of(document()) and "https://" not in page_of(document())
+
+
+def test_the_page_reads_without_javascript(tree):
+    for section in ("findings", "memory", "heap", "sizes", "arenas", "retained", "leaks", "locks", "evidence"):
+        assert tree.one("section", id=section).text.strip()
+    assert tree.one("svg", id="treemap") and len(list(tree.all("table"))) >= len(TABLES)
+
+
+def test_ids_are_there_once_and_every_link_leads_somewhere(tree):
+    ids = [node["id"] for node in tree.all() if "id" in node.attributes]
+    assert len(set(ids)) == len(ids)
+    assert {link["href"][1:] for link in tree.all("a")} <= set(ids)
+    for node in tree.all():
+        assert node.get("aria-labelledby", ids[0]) in ids
+
+
+def hostile(value, text):
+    """Return a document whose texts all hold something hostile; what is a word or an address of ours stays."""
+    if isinstance(value, dict):
+        kept = ["schema", "severity", "confidence", "use", "address", "start", "end", "block", "arena", "lock", "cut"]
+        kept += ["version"]
+        return {
+            name: item if name in kept or (name == "kind" and item in ("used", "free", "file")) else hostile(item, text)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [hostile(item, text) for item in value]
+    return text if value and isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_text(tree, text):
+    made = page_of(hostile(document(), text[:400]))
+    found = read_page(made)
+    assert [(node.name, sorted(node.attributes)) for node in shapeless(found)] == [
+        (node.name, sorted(node.attributes)) for node in shapeless(tree)
+    ]
+    shown = "".join(char for char in made if not char.isprintable() and char != "\n")
+    assert shown == ""  # no escape, no mark of direction
+    assert "49" not in found.one("h1").text
+
+
+def shapeless(tree):
+    """Iterate over elements, but for parts of pictures, of which names may change the number."""
+    for node in tree.all():
+        if node.name not in ("rect", "path", "text", "g", "title", "line"):
+            yield node
+
+
+def test_a_name_of_a_megabyte_is_cut_where_it_is_shown():
+    long = document()
+    long["data"]["locks"]["threads"][0]["name"] = "n" * 1_000_000
+    long["data"]["retained"]["types"][0]["type"] = "t<" * 500_000
+    found = read_page(page_of(long))
+    assert max(len(cell.text) for cell in found.all("td")) <= 300
+
+
+def test_embedded_text_ends_no_script():
+    text = embedded({"x": "</script><!--<script>&amp;\u2028"})
+    assert "<" not in text and ">" not in text and "&" not in text and text.isascii()
+    assert json.loads(text) == {"x": "</script><!--<script>&amp;\u2028"}
+
+
+def test_redaction_leaves_no_text_of_the_target():
+    secret = "Zsecretz"
+    source = hostile(document(), f"/home/{secret}/x")
+    source["data"]["triage"]["findings"][0]["summary"] = f"{secret} leaked"
+    clean = Redactor().redacted(source)
+    assert secret not in json.dumps(clean)
+    assert secret not in page_of(clean)
+
+
+def test_redaction_keeps_figures_and_words_of_ours():
+    clean = Redactor().redacted(copy.deepcopy(document()))
+    rows = rows_of(read_page(page_of(clean)), "leaked-types")
+    assert [value for value, _ in rows[0]][2:] == ["10", "4321", "2", "4321"] and rows[0][1][1] == "vtable"
+    assert clean["data"]["heap_map"] == document()["data"]["heap_map"]
+    assert clean["data"]["memory"][0]["owner"] == "glibc in use"
+    names = [row["type"] for row in (clean["data"]["leaks"]["by_type"][0], clean["data"]["leak_examples"][0])]
+    assert names == ["type 2", "type 2"]  # the same name is the same again
+
+
+def test_a_page_without_a_heap():
+    bare = document()
+    empty = dict.fromkeys(("address_space", "heap_map", "summary", "retained", "leaks", "locks", "stacks"))
+    bare["data"].update(empty, death=[], shares=[], retained_tree=[], tables=[], leak_examples=[])
+    found = read_page(page_of(bare))
+    assert not list(found.all("section", id="heap")) and found.one("section", id="memory")
+
+
+def test_nothing_else_loads_it():
+    assert "gdbext.render.page.page" in sys.modules  # of this file
+    from tests.unit.test_imports import ROOT, imports_of, sources
+
+    users = {
+        str(path.relative_to(ROOT))
+        for path in sources()
+        for name in imports_of(path)
+        if name.startswith("gdbext.render.page") and "render/page" not in str(path)
+    }
+    assert users == {"commands/report.py", "commands/heapmap.py"}
+    assert not [path for path in sources() if "jinja2" in imports_of(path) and path.name != "page.py"]
