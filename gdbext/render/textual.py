@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, groupby, islice
 from typing import Any, Iterator, Optional
 
-from gdbext.render.mosaic import mosaic_lines
 from gdbext.render.style import Style, unbroken, wrapped_back
 from gdbext.render.tables import RUN_LENGTH, Column, Run, columns_of, find_runs, table_lines
 from gdbext.render.values import object_text, shown_fields, value_text
@@ -179,6 +178,8 @@ class _Writer:
         if value is None:
             yield [f"{title}: ?"]
         elif isinstance(value, Mosaic):
+            from gdbext.render.mosaic import mosaic_lines  # most pages have no map
+
             yield mosaic_lines(value, self.width, self.style)
         elif _is_record(value):
             inner = self.record(value)

@@ -58,7 +58,7 @@ class Units:
 
     :param starts: first address of each stretch; they are sorted and disjoint.
     :param ends: first addresses after them.
-    :param unit: bytes of a page, or of what stands in its place.
+    :param unit: bytes of a page, or of what stands in its place; a power of two.
     :param first: of each stretch its first unit, and at last how many there are.
     """
 
@@ -85,7 +85,8 @@ class Units:
     def index(self, addresses: U64) -> I64:
         """Return the unit of each address, which lies in a stretch."""
         part = np.searchsorted(self.starts, addresses, side="right") - 1
-        found: I64 = self.first[part] + ((addresses - self.starts[part]) // np.uint64(self.unit)).astype(np.int64)
+        within = (addresses - self.starts[part]) >> np.uint64(self.unit.bit_length() - 1)
+        found: I64 = self.first[part] + within.astype(np.int64)
         return found
 
     def bounds(self) -> Tuple[U64, U64]:

@@ -7,7 +7,7 @@ tree are one node. What is small is summed up, so that millions of blocks make a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from gdbext.memory.intervals import I64
 from gdbext.report import Kind, column
 from gdbext.wording import grouped
 
-_DEPTH = 24
+_DEPTH = 14
 _SHARE = 1000  # one part in so many of all makes a node of its own
 _WIDEST = 60  # nodes below one
+_GROUPS = 50_000  # that are summed up, before the small ones go
 _SMALLER = "smaller ones"
-_NOT_YET = -1
+_NOT_YET, _TOO_MANY = -1, -2
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class TreeRow:
 
 def retained_tree(reach: Reach, kept: Kept, types: Optional[BlockTypes]) -> Sequence[TreeRow]:
     """Return the tree, roots first; of siblings those with most bytes come first."""
-    return _Grower(reach, kept, types).rows
+    return _Grower(reach, kept, types).rows()
 
 
 def folded(rows: Sequence[TreeRow]) -> Iterator[str]:
@@ -62,22 +63,51 @@ def folded(rows: Sequence[TreeRow]) -> Iterator[str]:
     yield from (f"{path} {bytes_}\n" for path, bytes_ in zip(paths, own) if bytes_ > 0)
 
 
-class _Grower:
-    """Makes the tree level by level: blocks whose dominator is in the tree are grouped below it.
+@dataclass
+class _Group:
+    """All blocks of one type below one node; what is kept by a block of their own type counts with that."""
 
-    A block of the type of what keeps it, as in a list, belongs to the same node, whose bytes hold its own already.
-    """
+    above: Optional[int]
+    name: str
+    kind: str
+    bytes: int
+    blocks: int
+
+
+class _Grower:
+    """Makes the tree level by level: blocks whose dominator is in the tree are grouped below it."""
 
     def __init__(self, reach: Reach, kept: Kept, types: Optional[BlockTypes]) -> None:
         self._reach, self._kept, self._types = reach, kept, types
-        self._least = max(int(reach.size.sum(where=kept.reached)) // _SHARE, 1)
-        self.rows: List[TreeRow] = []
-        self._codes: List[int] = []  # of each row
-        # Of each block, of each owner of roots, and of what several roots lead to.
-        self._node = np.full(kept.rows + len(kept.owned.owners) + 1, _NOT_YET, np.int32)
+        self._groups: List[_Group] = []
+        self._known: Dict[Tuple[int, int], int] = {}  # by the group above and the code
+        # Of each block, of each owner of roots, of what several roots lead to, and of nothing.
+        self._node = np.full(kept.rows + len(kept.owned.owners) + 2, _NOT_YET, np.int32)
         self._code = self._read_codes()
         self._add_roots()
         self._add_levels()
+
+    def rows(self) -> Sequence[TreeRow]:
+        """Return the nodes that are large enough; what is not is summed up below the same node."""
+        least = max(sum(one.bytes for one in self._groups if one.above is None) // _SHARE, 1)
+        below: Dict[Optional[int], List[int]] = {}
+        for at, group in enumerate(self._groups):
+            below.setdefault(group.above, []).append(at)
+        found: List[TreeRow] = []
+        waiting: List[Tuple[Optional[int], Optional[int]]] = [(None, None)]
+        for group_above, row_above in waiting:
+            order = sorted(below.get(group_above, ()), key=lambda at: (-self._groups[at].bytes, at))
+            large = [at for at in order[:_WIDEST] if self._groups[at].bytes >= least]
+            for at in large:
+                one = self._groups[at]
+                waiting.append((at, len(found)))
+                found.append(TreeRow(row_above, one.name, one.kind, one.bytes, one.blocks))
+            small = [self._groups[at] for at in order[len(large) :]]
+            rest = sum(one.bytes for one in small)
+            if rest >= least:
+                kind = "several" if row_above is None else "type"
+                found.append(TreeRow(row_above, _SMALLER, kind, rest, sum(one.blocks for one in small)))
+        return found
 
     def _read_codes(self) -> I64:
         """Return a number for what each block is called: its type, below 0 its size."""
@@ -91,68 +121,72 @@ class _Grower:
 
     def _add_roots(self) -> None:
         kept, first = self._kept, self._kept.rows
-        shared = kept.reached & (kept.dominator[:first] == SUPER)
         found = [(bytes_, at) for at, bytes_ in enumerate(kept.bytes[first:].tolist()) if bytes_]
-        order = [at for _, at in sorted(found, key=lambda pair: (-pair[0], pair[1]))]
-        large = [at for at in order[:_WIDEST] if kept.bytes[first + at] >= self._least]
-        for at in large:
-            owner, node = kept.owned.owners[at], first + at
-            self._node[node] = self._add(None, owner.name(), owner.kind, int(kept.bytes[node]), int(kept.count[node]))
-        several = int(kept.bytes[:first].sum(where=shared)), int(kept.count[:first].sum(where=shared))
-        if several[0]:
-            self._node[-1] = self._add(None, SHARED, "several", *several)
-        rest = [first + at for at in order[len(large) :]]
-        if rest:
-            self._add(None, _SMALLER, "several", int(kept.bytes[rest].sum()), int(kept.count[rest].sum()))
-
-    def _add(self, above: Optional[int], name: str, kind: str, bytes_: int, blocks: int, code: int = 0) -> int:
-        self.rows.append(TreeRow(above, name, kind, bytes_, blocks))
-        self._codes.append(code)
-        return len(self.rows) - 1
+        for number, (bytes_, at) in enumerate(sorted(found, key=lambda pair: (-pair[0], pair[1]))):
+            owner = kept.owned.owners[at]
+            name = owner.name() if number < _WIDEST else ""  # others are not shown, and a lookup may take long
+            self._node[first + at] = len(self._groups)
+            self._groups.append(_Group(None, name, owner.kind, bytes_, int(kept.count[first + at])))
+        shared = kept.reached & (kept.dominator[:first] == SUPER)
+        bytes_, blocks = int(kept.bytes[:first].sum(where=shared)), int(kept.count[:first].sum(where=shared))
+        if bytes_:
+            self._node[-2] = len(self._groups)
+            self._groups.append(_Group(None, SHARED, "several", bytes_, blocks))
 
     def _add_levels(self) -> None:
-        dominator = np.minimum(self._kept.dominator[: self._kept.rows], np.uint32(len(self._node) - 1))
-        left = np.flatnonzero(self._kept.reached)
+        left, above = self._heads()
         for _ in range(_DEPTH):
-            node = self._node[dominator[left]]
-            begun = node != _NOT_YET
-            if not begun.any():
+            node = self._node[above]
+            met = np.flatnonzero(node != _NOT_YET)
+            if not len(met):
                 return
+            begun = met[node[met] >= 0]
+            self._node[left[met]] = _TOO_MANY
             self._group(left[begun], node[begun])
-            left = left[~begun]
+            above[met] = len(self._node) - 1  # where nothing ever is
+            if 2 * len(met) > len(left):
+                kept = node == _NOT_YET
+                left, above = left[kept], above[kept]
+
+    def _heads(self) -> Tuple[I64, I64]:
+        """Return the blocks that no block of their own type keeps, and what keeps each: of such blocks the first.
+
+        So a list is one node, however long it is: by ways that double in length.
+        """
+        rows, last = self._kept.rows, len(self._node) - 2
+        above = np.minimum(self._kept.dominator[:rows], np.uint32(last))
+        head = np.arange(len(self._node), dtype=np.uint32)
+        inside = np.flatnonzero(self._kept.reached & (above < rows))
+        run = inside[self._code[above[inside]] == self._code[inside]]
+        head[run] = above[run]
+        while len(run):
+            further = head[head[run]]
+            run, further = run[further != head[run]], further[further != head[run]]
+            head[run] = further
+        left = np.flatnonzero(self._kept.reached & (head[:rows] == np.arange(rows)))
+        return left, head[above[left]].astype(np.int64)
 
     def _group(self, rows: I64, node: "np.typing.NDArray[np.int32]") -> None:
-        """Put blocks into nodes below those that keep them."""
+        """Put blocks into groups below those that keep them."""
         code = self._code[rows]
-        same = code == np.array([*self._codes, 0])[node]
-        self._node[rows[same]] = node[same]
-        rows, node, code = rows[~same], node[~same], code[~same]
         order = np.lexsort((code, node))
         rows, node, code = rows[order], node[order], code[order]
         heads = np.flatnonzero(np.append(True, (node[1:] != node[:-1]) | (code[1:] != code[:-1]))[: len(rows)])
         if not len(heads):
             return
-        total = np.add.reduceat(self._kept.bytes[rows], heads)
-        count = np.add.reduceat(self._kept.count[rows].astype(np.int64), heads)
-        made = self._add_groups(node[heads], code[heads], total.tolist(), count.tolist())
-        self._node[rows] = np.repeat(made, np.diff(np.append(heads, len(rows))))
+        total = np.add.reduceat(self._kept.bytes[rows], heads).tolist()
+        count = np.add.reduceat(self._kept.count[rows].astype(np.int64), heads).tolist()
+        keys = zip(node[heads].tolist(), code[heads].tolist())
+        made = [self._add(*key, bytes_, blocks) for key, bytes_, blocks in zip(keys, total, count)]
+        self._node[rows] = np.repeat(np.array(made, np.int32), np.diff(np.append(heads, len(rows))))
 
-    def _add_groups(
-        self, above: "np.typing.NDArray[np.int32]", code: I64, total: List[int], count: List[int]
-    ) -> "np.typing.NDArray[np.int32]":
-        """Add the nodes of groups, those that are small as one; return the node of each."""
-        made = np.full(len(above), _NOT_YET, np.int32)
-        small: "dict[int, list[int]]" = {}
-        taken: "dict[int, int]" = {}
-        for at in sorted(range(len(total)), key=lambda at: (-total[at], at)):
-            parent = int(above[at])
-            if total[at] >= self._least and taken.get(parent, 0) < _WIDEST:
-                taken[parent] = taken.get(parent, 0) + 1
-                made[at] = self._add(parent, self._name(int(code[at])), "type", total[at], count[at], int(code[at]))
-            else:
-                sums = small.setdefault(parent, [0, 0])
-                sums[0], sums[1] = sums[0] + total[at], sums[1] + count[at]
-        for parent, (bytes_, blocks) in small.items():
-            if bytes_ >= self._least:
-                self._add(parent, _SMALLER, "type", bytes_, blocks)
-        return made
+    def _add(self, above: int, code: int, bytes_: int, blocks: int) -> int:
+        at = self._known.get((above, code))
+        if at is None and len(self._groups) >= _GROUPS:
+            return _TOO_MANY
+        if at is None:
+            at = self._known[above, code] = len(self._groups)
+            self._groups.append(_Group(above, self._name(code), "type", 0, 0))
+        self._groups[at].bytes += bytes_
+        self._groups[at].blocks += blocks
+        return at
