@@ -12,6 +12,7 @@ GDB=${GDB:-gdb}
 GDB_FLOOR=10
 PYTHON_FLOOR=3.9
 DEMO_PROGRAM=arena_proliferation
+REPORT=yes
 
 # pip and gdb's own modules warn: with PYTHONWARNINGS=error nothing could be installed. It is for the tests.
 warnings=${PYTHONWARNINGS-}
@@ -19,7 +20,9 @@ unset PYTHONWARNINGS
 
 usage() {
     cat <<'END'
-Usage: ./install.sh [--gdb PROGRAM] [--gdbinit]   install for this gdb; --gdbinit adds the source line
+Usage: ./install.sh [--gdb PROGRAM] [--gdbinit] [--no-report]
+                                                  install for this gdb; --gdbinit adds the source line, --no-report
+                                                  leaves out what the pages of `gdbext report` need
        ./install.sh --demo                        install, break a program, print the triage of its core
        ./install.sh --test[=full] [PYTEST ARGS]   set up all the tests need and run them
        ./install.sh --uninstall                   remove what was added
@@ -166,7 +169,7 @@ pip_install() {
         "${PIP[@]}" --disable-pip-version-check --retries 2 install -q "$@" >"$DEPS/pip.log" 2>&1 </dev/null
 }
 
-# Fill directory $1 with pip: by the interpreter that gdb embeds, else with wheels for it.
+# Fill directory $1 with pip, by file $2 of requirements/: by the interpreter that gdb embeds, else with wheels for it.
 install_by_pip() {
     local python scratch=$DEPS/scratch foreign=()
     python=$(find_interpreter)
@@ -176,7 +179,7 @@ install_by_pip() {
     fi
     echo "no pip for Python $PY at hand" >"$DEPS/pip.log"
     find_pip "$python" "$scratch" || return 1
-    pip_install --target "$1" "${foreign[@]}" -r "$ROOT/requirements/gdb.txt"
+    pip_install --target "$1" "${foreign[@]}" -r "$ROOT/requirements/$2.txt"
 }
 
 # Print "gdbext-link FILE" of what the packages load from where they lie. What they own is written down nowhere that every
@@ -207,7 +210,7 @@ pip_complaint() { grep -v '^$' "$DEPS/pip.log" | grep -m 1 -E '^ERROR' || tail -
 try_method() {
     rm -rf "$1"
     mkdir -p "$1"
-    "$2" "$1" && serves_gdb "$1" && return
+    "$2" "$1" gdb && serves_gdb "$1" && return
     rm -rf "$1"
     return 1
 }
@@ -229,6 +232,33 @@ install_deps() {
     fi
     rm -rf "$target" "$DEPS/scratch"
     mv -T "$fresh" "$target"
+}
+
+# Whether gdb finds Jinja2, which only pages need, in directory $1.
+draws_in_gdb() { [[ $(GDBEXT_FIRST=$1 ask_gdb 'import os, sys; sys.path.insert(0, os.environ["GDBEXT_FIRST"]); import jinja2; print(jinja2.__file__)') == "$1"/* ]]; }
+
+# Link what of Jinja2 gdb's own Python has into directory $1.
+link_drawing() {
+    local file
+    while read -r file; do
+        ln -sfn "$file" "$1/${file##*/}"
+    done < <(ask_gdb 'import os, jinja2, markupsafe; [print("gdbext-link", os.path.dirname(m.__file__)) for m in (jinja2, markupsafe)]' | sed -n 's/^gdbext-link //p')
+    draws_in_gdb "$1"
+}
+
+# Add Jinja2 to what gdb's Python has from us; whatever fails costs nobody but `report`.
+install_drawing() {
+    local target=$DEPS/py$PY fresh=$DEPS/new-$$
+    [[ $REPORT == yes ]] && ! draws_in_gdb "$target" || return 0
+    rm -rf "$fresh" "$target"/{jinja2,markupsafe}*
+    mkdir -p "$fresh"
+    if install_by_pip "$fresh" report && draws_in_gdb "$fresh"; then
+        mv "$fresh"/* "$target/"
+        say "installed Jinja2 for Python $PY"
+    elif ! link_drawing "$target" && ! { install_packages python3-jinja2 && link_drawing "$target"; }; then
+        say "without Jinja2: gdbext report and heapmap --svg need it ($(pip_complaint))"
+    fi
+    rm -rf "$fresh" "$DEPS/scratch"
 }
 
 # ---- native kernels ----------------------------------------------------------------------------
@@ -361,6 +391,7 @@ set_up_gdb() {
     { mkdir -p "$DEPS" && [[ -w $DEPS ]]; } 2>/dev/null || fail "cannot write to $DEPS; run this as the owner of the checkout"
     probe_gdb
     install_deps
+    install_drawing
 }
 
 # gdb keeps no compiled modules of its own accord: compiling ours anew at each start is a good part of it.
@@ -428,7 +459,7 @@ demo() {
 
 # ---- tests -------------------------------------------------------------------------------------
 
-WANTED=(cargo shellcheck g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind zsh fish)
+WANTED=(cargo shellcheck chromium chromium-driver g++ make gdbserver gcc-multilib libc6-dbg python3-drgn elfutils binutils xz-utils zstd lz4 musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind zsh fish)
 CONTAINERS=(libglib2.0-dev libhts-dev libsqlite3-dev libsystemd-shared pkg-config uthash-dev)
 SERVERS=(memcached nginx-light unbound redis-server varnish bind9 postgresql)
 
@@ -475,7 +506,7 @@ set_up_venv() {
     PIP=("$ROOT/.venv/bin/python" -m pip)
     "${PIP[@]}" --version >/dev/null 2>&1 || make_venv "$python" -m venv
     if pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt"; then
-        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, pandas and matplotlib: tests that need them skip"
+        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, pandas, matplotlib, Jinja2 and Selenium: tests that need them skip"
         return
     fi
     say "pip did not get the test tools ($(pip_complaint)); using the distribution's"
@@ -568,6 +599,7 @@ main() {
             --gdb) [[ ${2:-} ]] || fail "--gdb needs a program; see ./install.sh --help"; GDB=$2 && shift ;;
             --gdb=*) GDB=${1#*=} ;;
             --gdbinit) gdbinit=yes ;;
+            --no-report) REPORT=no ;;
             --uninstall | --demo) mode=${1#--} ;;
             --test) shift && run_tests pairwise "$@" ;;
             --test=full) shift && run_tests full "$@" ;;

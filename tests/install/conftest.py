@@ -25,7 +25,7 @@ if "--help" in sys.argv:
 code = next((a[len("python "):] for a in sys.argv if a.startswith("python ")), None)
 if "FAKE_GDB_SAYS" in os.environ:
     sys.exit(print(os.environ["FAKE_GDB_SAYS"]))
-for name in ("numpy", "tabulate", "tomli"):
+for name in ("numpy", "tabulate", "tomli", "jinja2"):
     sys.modules.pop(name, None)
 sys.path[:] = [p for p in sys.path if "site-packages" not in p and "dist-packages" not in p]
 if os.environ.get("FAKE_DISTRIBUTION"):
@@ -44,7 +44,14 @@ case "$*" in
     *"pip --version"*) ;;
     *"pip "*install*)
         [[ -z ${FAKE_PIP_ERROR:-} ]] || { echo "ERROR: $FAKE_PIP_ERROR"; exit 1; }
+        [[ -z ${FAKE_NO_JINJA:-} || $* != *report.txt ]] || { echo "ERROR: no Jinja2"; exit 1; }
+        wanted=$*
         while (($#)); do [[ $1 == --target ]] && target=$2; shift; done
+        if [[ $wanted == *report.txt ]]; then
+            mkdir -p "$target/jinja2"
+            echo >"$target/jinja2/__init__.py"
+            exit
+        fi
         mkdir -p "$target/numpy" "$target/tabulate" "$target/tomli"
         echo "__version__ = '${FAKE_NUMPY:-2.0.2}'" >"$target/numpy/__init__.py"
         echo "__version__ = '0.9.0'" >"$target/tabulate/__init__.py"

@@ -34,7 +34,32 @@ def test_second_run_installs_nothing(machine):
     result = machine.install()
     assert result.returncode == 0
     assert "in place" in result.stdout
-    assert machine.log.count(" --target ") == 1
+    assert machine.log.count(" --target ") == 2  # what all need, and what pages need
+
+
+def test_what_pages_need_is_left_out_when_nobody_wants_it(machine):
+    assert machine.install("--no-report").returncode == 0
+    assert machine.log.count(" --target ") == 1 and not (machine.deps / "py3.99" / "jinja2").exists()
+    assert "installed Jinja2 for Python 3.99" in machine.install().stdout
+    assert (machine.deps / "py3.99" / "jinja2").exists() and (machine.deps / "py3.99" / "numpy").exists()
+
+
+def test_without_what_pages_need_all_else_is_installed(machine):
+    result = machine.install(FAKE_NO_JINJA="1")
+    assert result.returncode == 0, result.stderr
+    assert "without Jinja2: gdbext report and heapmap --svg need it (ERROR: no Jinja2)" in result.stdout
+    assert (machine.deps / "py3.99" / "numpy").exists()
+
+
+def test_a_distributions_jinja_serves_when_pip_cannot(machine):
+    distribution = machine.add_distribution()
+    for name in ("jinja2", "markupsafe"):
+        (distribution / name).mkdir()
+        (distribution / name / "__init__.py").write_text("")
+    result = machine.install(FAKE_PIP_ERROR="no registry")
+    assert result.returncode == 0 and "without Jinja2" not in result.stdout
+    links = {path.name: path.resolve() for path in machine.deps.glob("py*/*") if path.is_symlink()}
+    assert links["jinja2"] == distribution / "jinja2" and links["markupsafe"] == distribution / "markupsafe"
 
 
 def test_package_below_its_floor_is_replaced(machine):

@@ -78,7 +78,8 @@ def test_holds_every_module_and_no_other(wheel):
     assert {name for name in shipped if name.endswith(".py")} == modules_of_checkout()
     assert {name.split("/")[0] for name in shipped} == {"gdbext"}
     shapes = {f"gdbext/shapes/{path.name}" for path in (CHECKOUT / "shapes").glob("*.toml")}
-    assert shapes and {"gdbext/canned.gdb", *shapes} <= shipped
+    page = {f"gdbext/render/page/{name}" for name in ("page.html", "page.css", "page.js", "map.svg")}
+    assert shapes and {"gdbext/canned.gdb", *shapes, *page} <= shipped
 
 
 def test_states_what_it_needs(wheel):
@@ -88,6 +89,7 @@ def test_states_what_it_needs(wheel):
     assert "Requires-Python: >=3.9" in lines
     floors = (CHECKOUT / "requirements" / "gdb.txt").read_text().split()
     assert {f"Requires-Dist: {floor}" for floor in floors} <= set(lines)
+    assert [line for line in lines if "jinja2" in line and "report" in line and line.startswith("Requires-Dist: ")]
 
 
 def test_holds_its_license(wheel):
