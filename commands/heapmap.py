@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, Sequence
 
 from gdbext.commands.blocks import read_range
+from gdbext.commands.drawing import find_output, write
 
 from gdbext.analysis.blocks.summary import report_on, require_heaps
 from gdbext.analysis.map.cells import Stretch, draw, map_all, map_heaps
 from gdbext.errors import UsageError
-from gdbext.files import replacing
-from gdbext.grammar.arguments import refuse_input
 from gdbext.report import Report
 from gdbext.starting import dependencies
 
@@ -23,16 +21,16 @@ _DRAWN = 12_000  # in a file
 
 def show(session: Any, arguments: Any) -> Report:
     """Return the map of the heaps, of one arena, or of a range of addresses."""
-    path = arguments.value("svg")
-    if path is not None:
-        refuse_input("--svg", os.path.expanduser(path), session.target.identity.core, "core")
-        refuse_input("--svg", os.path.expanduser(path), session.target.identity.exe, "executable")
+    path = find_output(session, arguments, "svg")
     wanted = _wanted(session, arguments.expression)
     heaps = session.heaps()
     drawn = draw(session.target, heaps, wanted, _CELLS if path is None else _DRAWN)
     report = report_on(heaps, drawn)
     if path is not None:
-        _write(path, report)
+        dependencies.load(*dependencies.DRAWING)
+        from gdbext.render.page.page import map_svg
+
+        write(path, [map_svg(report)])
     return report
 
 
@@ -61,14 +59,3 @@ def _within(session: Any, text: str) -> Sequence[Stretch]:
     if not found:
         raise UsageError(f"nothing is mapped in {text}", "`rss` and `info proc mappings` say what is")
     return found
-
-
-def _write(path: str, report: Report) -> None:
-    dependencies.load(*dependencies.DRAWING)
-    from gdbext.render.page.page import map_svg
-
-    try:
-        with replacing(os.path.expanduser(path)) as stream:
-            stream.write(map_svg(report).encode())
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None

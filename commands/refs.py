@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gdbext.commands.drawing import draw, find_output
 from gdbext.commands.reachability import read_places, read_reach
 
 from gdbext.analysis.pins import path, refs
 from gdbext.analysis.pins.naming import Places
+from gdbext.analysis.pins.pathdot import dot_lines
 from gdbext.analysis.reach.graph import Reach
 from gdbext.errors import TooLargeError
 from gdbext.kernels import NOT_REACHED
@@ -24,11 +26,15 @@ def find_pointers(session: Any, arguments: Any) -> Report:
 
 def find_path(session: Any, arguments: Any) -> Report:
     """Return what keeps the block at an address alive."""
+    dot = find_output(session, arguments, "dot")
     address = int(session.evaluate(arguments.expression))
     reach = read_reach(session, arguments)
     places, problems = read_places(session, arguments, reach)
     reach = _by_references(reach, places, address)
-    return path.paths(reach, places, address, arguments.value("roots") or path.ALL, problems)
+    report = path.paths(reach, places, address, arguments.value("roots") or path.ALL, problems)
+    if dot is not None:
+        draw(dot, dot_lines(report.data))
+    return report
 
 
 def _by_references(reach: Reach, places: Places, address: int) -> Reach:

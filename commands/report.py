@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any, Iterator, List, Optional
 
 import numpy as np
+from gdbext.commands.drawing import find_output, write
 from gdbext.commands.reachability import find_types
 
 from gdbext.analysis.blocks import summary
@@ -28,9 +28,6 @@ from gdbext.analysis.tables.skew import examine as examine_bins
 from gdbext.analysis.tables.skew import skew_report
 from gdbext.analysis.triage import Seen, triage
 from gdbext.analysis.types.model import BlockTypes
-from gdbext.errors import UsageError
-from gdbext.files import replacing
-from gdbext.grammar.arguments import refuse_input
 from gdbext.kernels import NOT_REACHED
 from gdbext.report import Report
 from gdbext.starting import dependencies
@@ -45,29 +42,17 @@ _NO_FILE = "-o FILE.html writes the page, --json all that it is made of"
 
 def examine(session: Any, arguments: Any) -> Report:
     """Return everything that the page shows; with ``--output`` the page is written, too."""
-    output = arguments.value("output")
+    output = find_output(session, arguments, "output")
     if output is None:
         report = _Gatherer(session).gather()
         return replace(report, notes=[_NO_FILE])
-    path = os.path.expanduser(output)
-    refuse_input("--output", path, session.target.identity.core, "core")
-    refuse_input("--output", path, session.target.identity.exe, "executable")
     dependencies.load(*dependencies.DRAWING)  # before there is any work for it
     from gdbext.render.page import page
 
     report = with_target(_Gatherer(session).gather(), session.target)
     how = page.How(arguments.flag("redact"), arguments.flag("with-contents"), arguments.value("limit") or _ROWS)
-    written = page.page(report, session.target, how).encode()
-    _write(path, written)
-    return replace(report, data=replace(report.data, file=f"{output}, {size_text(len(written))}"))
-
-
-def _write(path: str, page: bytes) -> None:
-    try:
-        with replacing(path) as stream:
-            stream.write(page)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
+    written = write(output, [page.page(report, session.target, how)])
+    return replace(report, data=replace(report.data, file=f"{output}, {size_text(written)}"))
 
 
 class _Gatherer:

@@ -571,6 +571,8 @@ COMMANDS: Sequence[CommandSpec] = (
         options=(
             Option("list", "flag", "list every leaked block, and every leak root, in text and JSON"),
             Option("possible", "flag", "list the possibly leaked blocks too, in text and JSON"),
+            Option("flame", "text", "also write leaked bytes by types, in folded form for flame graphs", metavar="FILE",
+                   names="file"),
             _CLEAR,
             _MANGLED,
         ),
@@ -609,6 +611,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "point at, shortest first, 0 from all.",
         options=(
             Option("roots", "int", "chains from so many different roots; 0 for all", default=1, metavar="N"),
+            Option("dot", "text", "also write the chains as a graph; drawn where FILE ends in .svg", metavar="FILE",
+                   names="file"),
             _TYPES,
             _CLEAR,
             _MANGLED,
@@ -629,6 +633,8 @@ COMMANDS: Sequence[CommandSpec] = (
         "once; those of different types overlap. `own` are the blocks' own bytes, ? is of blocks without a known type.",
         options=(
             Option("top", "int", "show N roots, blocks and types", default=20, metavar="N"),
+            Option("flame", "text", "also write who keeps what, in folded form for flame graphs", metavar="FILE",
+                   names="file"),
             _CLEAR,
             _MANGLED,
         ),

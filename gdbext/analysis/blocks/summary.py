@@ -17,7 +17,7 @@ from gdbext.errors import NoHeapError, UsageError
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, U64, USED_STATES, Heap, State
 from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory.intervals import I64, distinct, slices
-from gdbext.report import Bar, Kind, Report, Rows, ThreadRef, column, line, table
+from gdbext.report import Bar, Kind, Memory, Report, Rows, ThreadRef, column, line, table
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class ClassRow:
     blocks_are: str = column("blocks")
     blocks: Optional[int] = column("number", Kind.COUNT)
     bytes: Optional[int] = column("bytes", Kind.BYTES)
-    share: Optional[float] = column("share", Kind.SHARE)
+    bar: Bar = column("share", Kind.BAR)
+    share: Optional[float] = column("", Kind.SHARE)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class ArenaRow:
     tcache_bytes: Optional[int] = column("tcached", Kind.BYTES)
     free_blocks: int = column("free blocks", Kind.COUNT)
     free_bytes: int = column("free", Kind.BYTES)
+    bar: Bar = column("of it used", Kind.BAR, json=False)
     threads: Optional[Tuple[ThreadRef, ...]] = column("threads", Kind.THREADS)
 
 
@@ -192,7 +194,8 @@ def _classes(totals: Totals) -> Sequence[ClassRow]:
     )
     whole = sum(size or 0 for _, _, size in rows)  # what is cached and not known counts as used
     shares = [size / whole if whole and size is not None else None for _, _, size in rows]
-    return [ClassRow(*row, share) for row, share in zip(rows, shares)]
+    kinds = (Memory.USED, Memory.CACHED, Memory.FREE)
+    return [ClassRow(*row, Bar(share, kind), share) for row, share, kind in zip(rows, shares, kinds)]
 
 
 def _arena_rows(heap: Heap, counts: Tally, row_type: Type[ArenaRow]) -> Iterator[ArenaRow]:
@@ -210,6 +213,7 @@ def _arena_rows(heap: Heap, counts: Tally, row_type: Type[ArenaRow]) -> Iterator
             size[CACHED] if heap.caches_known else None,
             blocks[FREE] + blocks[TOP],
             size[FREE] + size[TOP],
+            Bar((size[USED] + size[MMAPPED]) / sum(size) if any(size) else None),
             arena.threads if arena else (),
         )
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from gdbext.analysis.pins.retained import SHARED, Kept
 from gdbext.analysis.reach.graph import Reach
+from gdbext.analysis.types.kinds import folded_name, kind_name, kinds_of
 from gdbext.analysis.types.model import BlockTypes
 from gdbext.kernels import SUPER
 from gdbext.memory.intervals import I64
 from gdbext.report import Kind, column
-from gdbext.wording import grouped
 
 _DEPTH = 14
 _SHARE = 1000  # one part in so many of all makes a node of its own
@@ -56,7 +56,7 @@ def folded(rows: Sequence[TreeRow]) -> Iterator[str]:
     own = [row.bytes for row in rows]
     paths: List[str] = []
     for row in rows:
-        name = row.name.replace(";", ",").replace("\n", " ")
+        name = folded_name(row.name)
         paths.append(name if row.above is None else f"{paths[row.above]};{name}")
         if row.above is not None:
             own[row.above] -= row.bytes
@@ -83,7 +83,7 @@ class _Grower:
         self._known: Dict[Tuple[int, int], int] = {}  # by the group above and the code
         # Of each block, of each owner of roots, of what several roots lead to, and of nothing.
         self._node = np.full(kept.rows + len(kept.owned.owners) + 2, _NOT_YET, np.int32)
-        self._code = self._read_codes()
+        self._code = kinds_of(reach.size, None if types is None else types.code)
         self._add_roots()
         self._add_levels()
 
@@ -108,16 +108,6 @@ class _Grower:
                 kind = "several" if row_above is None else "type"
                 found.append(TreeRow(row_above, _SMALLER, kind, rest, sum(one.blocks for one in small)))
         return found
-
-    def _read_codes(self) -> I64:
-        """Return a number for what each block is called: its type, below 0 its size."""
-        sizes = -1 - np.minimum(self._reach.size, np.uint64(1 << 40)).astype(np.int64)
-        return sizes if self._types is None else np.where(self._types.code == 0, sizes, self._types.code)
-
-    def _name(self, code: int) -> str:
-        if code < 0 or self._types is None:
-            return f"{grouped(-1 - code)} bytes"
-        return self._types.types[code].name
 
     def _add_roots(self) -> None:
         kept, first = self._kept, self._kept.rows
@@ -186,7 +176,7 @@ class _Grower:
             return _TOO_MANY
         if at is None:
             at = self._known[above, code] = len(self._groups)
-            self._groups.append(_Group(above, self._name(code), "type", 0, 0))
+            self._groups.append(_Group(above, kind_name(code, self._types), "type", 0, 0))
         self._groups[at].bytes += bytes_
         self._groups[at].blocks += blocks
         return at

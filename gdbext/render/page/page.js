@@ -30,7 +30,7 @@
     label.className = "filter";
     input.type = "search";
     input.setAttribute("autocomplete", "off");
-    label.append("Filter " + table.caption.textContent + " ", input);
+    label.append("Filter: " + table.caption.textContent + " ", input);
     input.addEventListener("input", () => {
       const wanted = input.value.toLowerCase();
       all("tbody tr", table).forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from gdbext.render.values import UNKNOWN, shorten
+from gdbext.render.values import shorten
 from gdbext.wording import grouped, per_cent, printable, size_text
 
 MOST = 300
+UNKNOWN = "–"  # not known, or there is none
 
 
 def text(value: Any, most: int = MOST) -> str:

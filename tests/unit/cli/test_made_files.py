@@ -40,9 +40,7 @@ MAKERS = {
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
     "gdbext/starting/lockedfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
-    "commands/heapmap.py": {"replacing": USERS + ": --svg"},
-    "commands/lockwait.py": {"replacing": USERS + ": --dot, --flame"},
-    "commands/report.py": {"replacing": USERS + ": --output"},
+    "commands/drawing.py": {"replacing": USERS + ": --dot, --flame, --svg, --output"},
     "commands/shapes.py": {"open": "the user's, by the umask, never over another: gx shapes save"},
 }
 NAMED = (
