@@ -320,6 +320,8 @@ def _checked(options: Options) -> Options:
 
 def _check_outputs(options: Options) -> None:
     given = options.arguments.given
+    if "output" in given and len(options.cores) > 1:
+        raise UsageError("--output is one page, about one core", "name one core at a time")
     drawn = {name: os.path.expanduser(given.get(name) or "") for name in _DRAWN}
     for name, path in {"json": options.json, **drawn}.items():
         for core in options.cores:

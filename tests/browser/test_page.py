@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -166,13 +167,13 @@ def test_axe_finds_no_fault(show, size, scheme):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_nothing_is_wider_than_the_window(show, size):
-    page = show(hostile(document(), "W" * 300), size)
+    page = show(hostile(document(), cycle(["W" * 300])), size)
     assert run(page, "return document.documentElement.scrollWidth") <= SIZES[size][0]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_nothing_hostile_runs(show, text):
-    page = show(hostile(document(), text[:4000]))
+@pytest.mark.parametrize("first", range(0, len(HOSTILE), 3))
+def test_nothing_hostile_runs(show, first):
+    page = show(hostile(document(), cycle([text[:4000] for text in HOSTILE[first:] + HOSTILE[:first]])))
     page.find_element("id", "icicle-search").send_keys("a")
     every = "document.querySelectorAll('th button, .tile, .node')"
     run(page, f"{every}.forEach(one => one.dispatchEvent(new MouseEvent('click')))")

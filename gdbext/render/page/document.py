@@ -85,12 +85,13 @@ _SENTENCES = (
     "message", "summary", "remedy", "evidence", "sentences", "explanations", "notes", "because", "death", "advice",
     "what", "steps", "kept_by", "doing", "meaning", "title", "remark", "owner_waits", "faults", "trail",
 )  # fmt: skip
+_ALLOCATORS = ("glibc", "jemalloc", "mimalloc", "musl", "tcmalloc")
 _WORDS = (
     "", "anonymous rest", "thread stacks", "main thread stack", "reserved, no access", "thread stack guards", "files",
     "files and rest", "several roots", "smaller ones", "unknown", "C string", "zeros", "pointers", "UTF-16 text",
-    "anonymous", "glibc", "jemalloc", "[heap]", "[stack]", "[vdso]", "[vvar]",
+    "anonymous", *_ALLOCATORS, "[heap]", "[stack]", "[vdso]", "[vvar]",
 )  # fmt: skip
-_OF_ALLOCATORS = re.compile(r"(glibc|jemalloc) [a-z (),-]+")
+_OF_ALLOCATORS = re.compile(rf"({'|'.join(_ALLOCATORS)}) [a-z (),-]+")
 _KNOWN_WORD = re.compile(r"[a-zA-Z][a-zA-Z0-9 _-]{0,40}")
 
 

@@ -134,6 +134,17 @@ def test_what_to_write_instead(words, message):
     assert message in str(caught.value)
 
 
+def test_a_page_is_about_one_core(tmp_path):
+    cores = [tmp_path / name for name in ("a", "b")]
+    for core in cores:
+        core.write_bytes(b"")
+    with pytest.raises(UsageError, match="--output is one page, about one core; name one core at a time"):
+        options.parse(["report", *map(str, cores), "-o", "page.html"])
+    with pytest.raises(UsageError, match="--output names the core itself"):
+        options.parse(["report", str(cores[0]), "-o", str(cores[0])])
+    assert options.parse(["report", str(cores[0]), "-o", "page.html"]).arguments.value("output") == "page.html"
+
+
 def test_a_core_beside_a_process(tmp_path):
     (tmp_path / "core").write_bytes(b"")
     with pytest.raises(UsageError, match="a core and --pid exclude each other"):

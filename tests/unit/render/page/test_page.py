@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import sys
+from itertools import cycle
 
 import pytest
 
@@ -248,30 +249,27 @@ def test_ids_are_there_once_and_every_link_leads_somewhere(tree):
         assert node.get("aria-labelledby", ids[0]) in ids
 
 
-def hostile(value, text):
-    """Return a document whose texts all hold something hostile; what is a word or an address of ours stays."""
+def hostile(value, texts):
+    """Return a document whose texts all are hostile, each the next one; what is a word or an address of ours stays."""
     if isinstance(value, dict):
         kept = ["schema", "severity", "confidence", "use", "address", "start", "end", "block", "arena", "lock", "cut"]
-        kept += ["version"]
-        return {
-            name: item if name in kept or (name == "kind" and item in ("used", "free", "file")) else hostile(item, text)
-            for name, item in value.items()
-        }
+        kept += ["version", *(["kind"] if value.get("kind") in ("used", "free", "file") else [])]
+        return {name: item if name in kept else hostile(item, texts) for name, item in value.items()}
     if isinstance(value, list):
-        return [hostile(item, text) for item in value]
-    return text if value and isinstance(value, str) else value
+        return [hostile(item, texts) for item in value]
+    return next(texts) if value and isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_are_text(tree, text):
-    made = page_of(hostile(document(), text[:400]))
+@pytest.mark.parametrize("first", range(0, len(HOSTILE), 3))
+def test_hostile_names_are_text(tree, first):
+    made = page_of(hostile(document(), cycle([text[:400] for text in HOSTILE[first:] + HOSTILE[:first]])))
     found = read_page(made)
     assert [(node.name, sorted(node.attributes)) for node in shapeless(found)] == [
         (node.name, sorted(node.attributes)) for node in shapeless(tree)
     ]
     shown = "".join(char for char in made if not char.isprintable() and char != "\n")
     assert shown == ""  # no escape, no mark of direction
-    assert "49" not in found.one("h1").text
+    assert "{{ 7 * 7 }}" in found.text
 
 
 def shapeless(tree):
@@ -297,7 +295,7 @@ def test_embedded_text_ends_no_script():
 
 def test_redaction_leaves_no_text_of_the_target():
     secret = "Zsecretz"
-    source = hostile(document(), f"/home/{secret}/x")
+    source = hostile(document(), cycle([f"/home/{secret}/x"]))
     source["data"]["triage"]["findings"][0]["summary"] = f"{secret} leaked"
     clean = Redactor().redacted(source)
     assert secret not in json.dumps(clean)
