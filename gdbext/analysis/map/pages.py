@@ -15,12 +15,11 @@ import numpy as np
 from gdbext.analysis.footprint.ledger import coverage_of, memory_of, region_owners
 from gdbext.heap.model import CACHED_STATES, FREE_STATES, U8, U64, USED_STATES, Heap, Mask, State
 from gdbext.memory import Region, for_each_written
-from gdbext.memory.intervals import I64, Coverage, columns, joined, merged, slices
+from gdbext.memory.intervals import I64, Coverage, columns, joined, merged
 from gdbext.report import Memory
 from gdbext.target import Target
 
 _MOST_UNITS = 1 << 22
-_BLOCKS_AT_ONCE = 1 << 21
 
 
 class Use(IntEnum):
@@ -49,7 +48,13 @@ _OF_MEMORY = {
     Memory.STACK: Use.STACK,
     Memory.RESERVED: Use.RESERVED,
 }
-_FREE = tuple(state for state in FREE_STATES if state is not State.TOP)
+# Kinds of blocks, from the one that others beat; what a page is where its memory is there, and where it is not.
+_KINDS: Sequence[Tuple[Sequence[State], Use, Use]] = (
+    ((State.TOP,), Use.FREE, Use.UNTOUCHED),
+    (tuple(state for state in FREE_STATES if state is not State.TOP), Use.FREE, Use.RETURNED),
+    (CACHED_STATES, Use.CACHED, Use.RETURNED),
+    (USED_STATES, Use.USED, Use.UNTOUCHED),
+)
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,13 @@ class Units:
         start = np.repeat(self.starts, counts) + within * np.uint64(self.unit)
         return start, np.minimum(start + np.uint64(self.unit), np.repeat(self.ends, counts))
 
-    def touched(self, parts: Iterable[Tuple[U64, U64]]) -> Mask:
+    def touched(self, starts: U64, ends: U64) -> Mask:
         """Return which units any of these intervals overlaps, each as far as the first stretch that it meets."""
         change = np.zeros(len(self) + 1, np.int32)
-        for starts, ends in parts:
-            low, high = self._clipped(starts, ends)
-            if len(low):
-                first, last = self.index(low), self.index(high - np.uint64(1)) + 1
-                base = int(first.min())
-                _count_into(change[base:], first - base, 1)
-                _count_into(change[base:], last - base, -1)
+        low, high = self._clipped(starts, ends)
+        if len(low):
+            np.add.at(change, self.index(low), 1)
+            np.add.at(change, self.index(high - np.uint64(1)) + 1, -1)
         covered: Mask = np.cumsum(change[:-1]) > 0
         return covered
 
@@ -126,20 +128,15 @@ def _count(starts: U64, ends: U64, unit: int) -> I64:
     return counts
 
 
-def _count_into(change: "np.typing.NDArray[np.int32]", places: I64, step: int) -> None:
-    counts = np.bincount(places)
-    change[: len(counts)] += (step * counts).astype(np.int32)
-
-
 def uses_of(target: Target, heaps: Sequence[Heap], units: Units) -> U8:
     """Return what each unit is, as a :class:`Use`."""
-    starts, _ = units.bounds()
-    present = units.touched(_present(target, units))
+    starts, ends = units.bounds()
+    present = units.touched(*_present(target, units))
     regions = target.memory.regions()
     region = coverage_of(regions).index(starts)
     uses = _by_mapping(target, regions, region, present)
     for heap in heaps:
-        _mark_heap(uses, heap, units, starts, present)
+        _mark_heap(uses, heap, starts, ends, present)
     absent = np.array([*(one.source == "absent" for one in regions), False])
     uses[absent[region] & (uses != Use.FILE) & (uses != Use.RESERVED)] = Use.MISSING
     return uses
@@ -156,10 +153,10 @@ def _by_mapping(target: Target, regions: Sequence[Region], region: I64, present:
     return uses
 
 
-def _present(target: Target, units: Units) -> Iterator[Tuple[U64, U64]]:
-    """Iterate over what may hold anything that the target wrote."""
+def _present(target: Target, units: Units) -> Tuple[U64, U64]:
+    """Return what may hold anything that the target wrote."""
     pairs = zip(units.starts.tolist(), units.ends.tolist())
-    yield columns(piece for start, end in pairs for piece in _pieces(target, start, end))
+    return columns(piece for start, end in pairs for piece in _pieces(target, start, end))
 
 
 def _pieces(target: Target, start: int, end: int) -> Iterator[Tuple[int, int]]:
@@ -168,28 +165,39 @@ def _pieces(target: Target, start: int, end: int) -> Iterator[Tuple[int, int]]:
             yield from for_each_written(target.memory, max(start, region.start), min(end, region.end))
 
 
-def _mark_heap(uses: U8, heap: Heap, units: Units, starts: U64, present: Mask) -> None:
+def _mark_heap(uses: U8, heap: Heap, starts: U64, ends: U64, present: Mask) -> None:
     spans = stretches((span.start, span.end) for span in heap.spans)
     mine = spans.holds(starts)
     uses[mine] = np.where(present[mine], Use.OVERHEAD, Use.RETURNED)
     uses[stretches(heap.reserves).holds(starts) & ~mine] = Use.RESERVED
-    for states, there, gone in (
-        ((State.TOP,), Use.FREE, Use.UNTOUCHED),
-        (_FREE, Use.FREE, Use.RETURNED),
-        (CACHED_STATES, Use.CACHED, Use.RETURNED),
-        (USED_STATES, Use.USED, Use.UNTOUCHED),
-    ):
-        covered = units.touched(_blocks(heap, states))
+    met = _met(heap, starts, ends)
+    for bit, (_, there, gone) in enumerate(_KINDS):
+        covered = (met >> bit & 1).astype(np.bool_)
         uses[covered & present] = there
         uses[covered & ~present] = gone
 
 
-def _blocks(heap: Heap, states: Sequence[State]) -> Iterator[Tuple[U64, U64]]:
-    for part in slices(len(heap.blocks), _BLOCKS_AT_ONCE):
-        some = heap.blocks.select(part)
-        chosen = some.having(states)
-        starts = some.address[chosen]
-        yield starts, starts + np.maximum(some.size[chosen], np.uint64(1))
+def _met(heap: Heap, starts: U64, ends: U64) -> U8:
+    """Return which of :data:`_KINDS`, as bits, have blocks in each unit.
+
+    Blocks are disjoint and in order: those that begin in a unit follow each other, and one before may go on into it.
+    """
+    blocks, bits = heap.blocks, np.append(_bits_of_states()[heap.blocks.state], np.uint8(0))
+    low, high = np.searchsorted(blocks.address, starts), np.searchsorted(blocks.address, ends)
+    met: U8 = np.bitwise_or.reduceat(bits, np.stack((low, high), axis=1).ravel())[::2] if len(starts) else bits[:0]
+    met[low >= high] = 0
+    before = np.flatnonzero(low > 0)
+    last = low[before] - 1
+    within = blocks.size[last] > starts[before] - blocks.address[last]
+    met[before[within]] |= bits[last[within]]
+    return met
+
+
+def _bits_of_states() -> U8:
+    bits = np.zeros(256, np.uint8)
+    for bit, (states, _, _) in enumerate(_KINDS):
+        bits[[int(state) for state in states]] = 1 << bit
+    return bits
 
 
 def stretches(pairs: Iterable[Tuple[int, int]]) -> Coverage:
