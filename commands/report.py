@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterator, List, Optional
+from typing import Any, List, Optional
 
-import numpy as np
 from gdbext.commands.drawing import find_output, write
 from gdbext.commands.reachability import find_types
 
 from gdbext.analysis.blocks import summary
 from gdbext.analysis.leaks import report as leaks
+from gdbext.analysis.leaks.examples import leak_examples
 from gdbext.analysis.locks.findings import check_locks, find_lock_findings
 from gdbext.analysis.locks.report import LockWaits, lockwait_report
 from gdbext.analysis.locks.stackgroups import StackGroups, group_stacks
 from gdbext.analysis.map.cells import AddressMap, draw, map_all, map_heaps
 from gdbext.analysis.missing import with_target
-from gdbext.analysis.overview import Gathering, LeakExample, NamedTable, Overview, completed, cost_rows, share_rows
+from gdbext.analysis.overview import Gathering, NamedTable, Overview, completed, cost_rows, share_rows
 from gdbext.analysis.pins.naming import Places
-from gdbext.analysis.pins.path import leaked_paths
 from gdbext.analysis.pins.retained import Retained, find_kept, retained
 from gdbext.analysis.pins.retainedtree import TreeRow, retained_tree
-from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.tables.skew import examine as examine_bins
 from gdbext.analysis.tables.skew import skew_report
 from gdbext.analysis.triage import Seen, triage
-from gdbext.analysis.types.model import BlockTypes
-from gdbext.kernels import NOT_REACHED
 from gdbext.report import Report
 from gdbext.starting import dependencies
 from gdbext.wording import size_text
 
 _TOP = 50  # roots, blocks and types
-_EXAMPLES = 12
 _CELLS = 6000  # of the heaps; half as many of all that is mapped
 _ROWS = 200  # of a table in the page
 _NO_FILE = "-o FILE.html writes the page, --json all that it is made of"
@@ -134,16 +129,5 @@ class _Gatherer:
         held: Retained = take(retained(reach, kept, places, _TOP, problems))
         tree: List[TreeRow] = list(retained_tree(reach, kept, types))
         leaked = take(leaks.leaks(reach, types))
-        examples = list(_examples(reach, places, types))
+        examples = list(leak_examples(reach, places, types))
         return replace(data, retained=held, retained_tree=tree, leaks=leaked, leak_examples=examples)
-
-
-def _examples(reach: Reach, places: Places, types: Optional[BlockTypes]) -> Iterator[LeakExample]:
-    """Iterate over a block of each of the leaked types, or sizes, that have most bytes."""
-    rows = np.flatnonzero(reach.states == NOT_REACHED)
-    code = (reach.size if types is None else types.code)[rows]
-    kinds, first, kind = np.unique(code, return_index=True, return_inverse=True)
-    cost = np.bincount(kind, reach.size[rows], len(kinds))
-    rows = rows[first[np.argsort(-cost, kind="stable")[:_EXAMPLES]]].tolist()
-    for row, (kept_by, steps) in zip(rows, leaked_paths(reach, places, rows)):
-        yield LeakExample(places.block_type(row), int(reach.address[row]), kept_by, tuple(steps))

@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 from gdbext.analysis.blocks.summary import Summary
 from gdbext.analysis.footprint.ledger import Entry, cost_of, memory_of
 from gdbext.analysis.footprint.owners import OwnerRow
+from gdbext.analysis.leaks.examples import LeakExample
 from gdbext.analysis.leaks.report import Leaks
 from gdbext.analysis.locks.report import LockWaits
 from gdbext.analysis.locks.stackgroups import StackGroups
@@ -54,24 +55,6 @@ class ShareRow:
     owner: str = column("owner")
     kind: str = column("kind")
     bytes: int = column("bytes", Kind.BYTES)
-
-
-@dataclass(frozen=True)
-class LeakExample:
-    """Why one leaked block is: the pointers that lead to it from the leak root that keeps it.
-
-    :param type: of the blocks that it is an example of; None: not known.
-    :param block: the example.
-    :type block: address
-    :param kept_by: what keeps it, in words.
-    :param steps: each pointer in words, the leak root's first; none where nothing points at it.
-    :type steps: texts
-    """
-
-    type: Optional[str] = column("type")
-    block: int = column("for example", Kind.ADDRESS)
-    kept_by: str = column("kept by")
-    steps: Sequence[str] = column("pointers", Kind.OBJECT)
 
 
 @dataclass(frozen=True)
