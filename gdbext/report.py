@@ -48,6 +48,7 @@ class Memory(Enum):
     RETURNED = "returned"
     UNTOUCHED = "untouched"
     MISSING = "missing"
+    MIXED = "used and free"
 
 
 @dataclass(frozen=True)

@@ -49,11 +49,20 @@ def register(package_folder: str) -> None:
     _register_printers(printers.COLLECTIONS)
     functions.register()
     lockfunctions.register()
+    if hasattr(gdb, "register_window_type"):  # where this gdb has a text interface
+        gdb.register_window_type("gxheap", _open_heap_window)
     session.listen()
     if hasattr(gdb.events, "gdb_exiting"):  # since gdb 12
         gdb.events.gdb_exiting.connect(_on_exit)
     for line in dependencies.find_missing():
         warn(f"gdbext: {line}")
+
+
+def _open_heap_window(window: Any) -> Any:
+    dependencies.load()
+    from gdbext.bridge.heapwindow import HeapWindow
+
+    return HeapWindow(window)
 
 
 def _on_exit(event: object) -> None:

@@ -240,8 +240,9 @@ COMMANDS: Sequence[CommandSpec] = (
         description="Each character is a cell, of so many bytes as the first figure says; with colour each half of a "
         "character is one. Stretches follow each other, gaps between them are cut. A page is used where a block in use "
         "lies in it; free and cached ones hold nothing in use; returned ones are free, and their memory went back to "
-        "the system; untouched ones were never written to. A cell is what most of its pages are. ARENA is an address "
-        "or an expression; of START-END all that is mapped there is drawn, heap or not.",
+        "the system; untouched ones were never written to. A cell is what most of its pages are, or `used and free` "
+        "where it is a quarter of each at least. ARENA is an address or an expression; of START-END all that is mapped "
+        "there is drawn, heap or not.",
         options=(
             Option("svg", "text", "also write it as a picture", metavar="FILE", names="file"),
         ),

@@ -12,6 +12,7 @@ from gdbext.wording import printable
 
 _GLYPHS = {
     Memory.USED: "█",
+    Memory.MIXED: "▚",
     Memory.CACHED: "▓",
     Memory.FREE: "░",
     Memory.RETURNED: "·",
@@ -23,7 +24,14 @@ _GLYPHS = {
     Memory.RESERVED: "-",
     Memory.MISSING: "?",
 }
-_ASCII = {Memory.USED: "#", Memory.CACHED: "+", Memory.FREE: "o", Memory.RETURNED: ".", Memory.OVERHEAD: "%"}
+_ASCII = {
+    Memory.USED: "#",
+    Memory.MIXED: "/",
+    Memory.CACHED: "+",
+    Memory.FREE: "o",
+    Memory.RETURNED: ".",
+    Memory.OVERHEAD: "%",
+}
 _LABEL = 30  # characters at most
 _FEWEST = 16  # cells of a line, however narrow it is
 
@@ -50,7 +58,7 @@ def _halved(style: Style) -> bool:
 
 def _in_characters(rows: Sequence[Sequence[Memory]], style: Style) -> Iterator[str]:
     for row in rows:
-        yield "".join(style.paint(_glyph(use, style) * len(list(same)), use) for use, same in groupby(row))
+        yield "".join(style.paint(glyph(use, style) * len(list(same)), use) for use, same in groupby(row))
 
 
 def _in_colour(rows: Sequence[Sequence[Memory]], style: Style) -> Iterator[str]:
@@ -59,7 +67,8 @@ def _in_colour(rows: Sequence[Sequence[Memory]], style: Style) -> Iterator[str]:
         yield "".join(style.halves(above, below, len(list(same))) for (above, below), same in pairs)
 
 
-def _glyph(use: Memory, style: Style) -> str:
+def glyph(use: Memory, style: Style) -> str:
+    """Return the character of a cell."""
     return _ASCII.get(use, _GLYPHS[use]) if style.plain else _GLYPHS[use]
 
 
@@ -67,7 +76,7 @@ def _legend(mosaic: Mosaic, width: int, style: Style) -> Iterator[str]:
     known = {use for _, cells in mosaic.stretches for use in cells}
     line, length = "", 0
     for use in [use for use in _GLYPHS if use in known]:
-        mark = style.halves(use, use, 1) if _halved(style) else style.paint(_glyph(use, style), use)
+        mark = style.halves(use, use, 1) if _halved(style) else style.paint(glyph(use, style), use)
         word = f"{use.value}  "
         if length + len(word) + 2 > width:
             yield line.rstrip()

@@ -28,6 +28,7 @@ _CODES: "dict[object, str]" = {
     Memory.RETURNED: "37",
     Memory.UNTOUCHED: "90",
     Memory.MISSING: "31",
+    Memory.MIXED: "93",
     "good": "1;32",
     "title": "1",
     "header": "2",

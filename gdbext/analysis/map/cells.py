@@ -18,6 +18,7 @@ _PARTS = 1024  # stretches that are drawn; of more the largest
 _BLOCKS_AT_ONCE = 1 << 20
 _LOW = np.uint64(_BLOCKS_AT_ONCE - 1)
 _LARGEST = np.uint64((1 << 44) - 1)
+_PARTS_OF_MIXED = 4
 _MEMORY = [Memory(use.label) for use in Use]
 _COUNTED = (*USED_STATES, *CACHED_STATES, *FREE_STATES)
 
@@ -176,8 +177,11 @@ def draw(target: Target, heaps: Sequence[Heap], wanted: Sequence[Stretch], most:
 
 
 def _mosaic(parts: Sequence[PartRow], counts: I64) -> Mosaic:
-    """Return each cell as what most of its pages are, of equals what comes first in :class:`Use`."""
+    """Return each cell as what most of its pages are, or that it is mixed: a quarter of it used, and a quarter not."""
     most = [_MEMORY[use] for use in counts.argmax(axis=0).tolist()] if counts.size else []
+    used, unused, every = counts[Use.USED], counts[[Use.CACHED, Use.FREE, Use.RETURNED]].sum(axis=0), counts.sum(axis=0)
+    for cell in np.flatnonzero((_PARTS_OF_MIXED * used >= every) & (_PARTS_OF_MIXED * unused >= every)).tolist():
+        most[cell] = Memory.MIXED
     named = [(f"{part.name} {part.start:#x}", most[part.first : part.first + part.cells]) for part in parts]
     return Mosaic(named)
 

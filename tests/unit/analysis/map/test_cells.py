@@ -78,6 +78,7 @@ def test_every_second_page_freed():
     halved = drawn(heap, most=32)
     assert halved.cell_bytes == 2 * PAGE
     assert halved.cells.uses == {"used": [1] * 32, "free": [1] * 32}
+    assert [cells for _, cells in halved.picture.stretches] == [[Memory.MIXED] * 32]
 
 
 def test_a_pinned_top():
