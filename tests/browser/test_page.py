@@ -132,11 +132,26 @@ def test_the_map_names_what_is_below_the_pointer(show):
     x, y = box[0] + (190 + 6 * 1.5) * scale, box[1] + 4 * scale
     page.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
     said = page.find_element("css selector", "#heap output").text
-    assert said == "0x12000–0x14000, glibc main brk 0x10000: free 8 KiB; largest block 3.9 KiB at 0x12010"
+    assert said == "0x12000–0x14000, glibc main brk: free 8 KiB; largest block 3.9 KiB at 0x12010"
     region = page.find_element("css selector", "#heap .map .scroll")
     region.send_keys("\ue014")  # to the right
     said = page.find_element("css selector", "#heap output").text
-    assert said.startswith("0x14000–0x16000, glibc main brk 0x10000: used 8 KiB")
+    assert said.startswith("0x14000–0x16000, glibc main brk: used 8 KiB")
+
+
+def test_the_map_names_stretches_that_share_a_row(show):
+    made = document()
+    drawn = made["data"]["heap_map"]
+    drawn["parts"] += [{**drawn["parts"][1], "start": "0xa0000", "end": "0xa1000", "first": 4}]
+    drawn["cells"] = {"uses": {"used": [1] * 5}, "largest": [None] * 5, "block": [None] * 5}
+    page = show(made)
+    box = run(page, "const map = document.getElementById('heap_map'); map.scrollIntoView();"
+              "const r = map.getBoundingClientRect(); return [r.x, r.y, r.width]")  # fmt: skip
+    scale = box[2] / (190 + 128 * 6)
+    for cell, address in ((0, "0x90000"), (2, "0xa0000")):
+        x, y = box[0] + (190 + 6 * (cell + 0.5)) * scale, box[1] + 18 * scale
+        page.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+        assert page.find_element("css selector", "#heap output").text.startswith(f"{address}–")
 
 
 def test_the_data_can_be_saved(show, folder):

@@ -15,7 +15,7 @@ SCHEMA = "gdbext/report/2"
 
 _MOST_BYTES = 2_000_000  # of the document in a page
 _ROWS = (500, 200, 60, 20, 5)  # of a list, until the document fits
-_PLAIN = 20_000  # numbers and short texts of a list
+MADE = 20_000  # rows of a list that are made at all; numbers and short texts that are kept
 _CHARACTERS = 2000
 _ADDRESS = re.compile(r"0x[0-9a-f]{1,16}")
 _NUMBERED = re.compile(r"\d[\d ]* bytes|[0-9a-f]{8,40}")
@@ -23,11 +23,11 @@ _LEFT_OUT = "(left out)"
 
 
 def make_document(report: Report, target: Optional[Target], rows: int) -> Mapping[str, Any]:
-    """Return the document, with ``cut``: how many rows each list had that is shorter here.
+    """Return the document, with ``cut``: how many rows each list had that is shorter here, :data:`MADE` at most.
 
     :param rows: of each list at most.
     """
-    whole = json.loads("".join(json_pieces(report, schema=SCHEMA, target=target, limit=rows)))
+    whole = json.loads("".join(json_pieces(report, schema=SCHEMA, target=target, limit=MADE)))
     found: Mapping[str, Any] = {}
     for most in [rows, *(step for step in _ROWS if step < rows)]:
         cutter = _Cutter(most)
@@ -67,7 +67,7 @@ class _Cutter:
     def _cut_list(self, value: List[Any], path: str) -> List[Any]:
         drawn = path.endswith((".parts", ".retained_tree"))  # bounded where they are made; others refer to them
         short = drawn or not value or not isinstance(value[0], (dict, str)) or path.endswith(".block")
-        most = _PLAIN if short else self.rows
+        most = MADE if short else self.rows
         if len(value) > most:
             self.totals[path] = len(value)
         return [self.cut(item, path) for item in value[:most]]

@@ -21,14 +21,15 @@ USES = (
 
 @dataclass(frozen=True)
 class Label:
-    """What stands left of a stretch.
+    """Where a stretch begins, and what is left of it.
 
-    :param part: position of the stretch.
+    :param column: of its first cell: not the first column where short stretches of one kind share a row.
+    :param text: shown where it begins a row.
     """
 
     y: float
+    column: int
     text: str
-    part: int
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class MapPicture:
 
     :param paths: use and path of its cells.
     :param frame: path of all cells' outline.
-    :param labels: one for each stretch that has room for it.
-    :param tops: where the first row of each stretch is.
+    :param labels: one for each stretch.
     """
 
     width: int
@@ -46,7 +46,6 @@ class MapPicture:
     columns: int
     paths: Sequence[Tuple[str, str]]
     labels: Sequence[Label]
-    tops: Sequence[float]
     uses: Sequence[Mapping[str, Any]]
     legend: Sequence[str]
 
@@ -56,16 +55,31 @@ def picture(address_map: Mapping[str, Any], columns: int = COLUMNS) -> MapPictur
     parts, uses = address_map["parts"], address_map["cells"]["uses"]
     known = [use for use in USES if use in uses]
     paths: Dict[str, List[str]] = {use: [] for use in known}
-    tops, top = [], 0.0
-    for part in parts:
-        tops.append(top)
+    labels = list(_labels(parts, columns))
+    for part, label in zip(parts, labels):
         for row, cells in enumerate(_rows(part, columns)):
-            for use, piece in _drawn(cells, uses, known, top + row * ROW):
+            for use, piece in _drawn(cells, uses, known, LEFT + label.column * CELL, label.y + row * ROW):
                 paths[use].append(piece)
-        top += -(-part["cells"] // columns) * ROW + GAP
-    labels = list(_labels(parts, tops))
+    height = labels[-1].y + _height(parts[-1], columns) if parts else 1
     made = [(use, "".join(pieces)) for use, pieces in paths.items() if pieces]
-    return MapPicture(LEFT + columns * CELL, max(top, 1), columns, made, labels, tops, address_map["uses"], known)
+    return MapPicture(LEFT + columns * CELL, height, columns, made, labels, address_map["uses"], known)
+
+
+def _height(part: Mapping[str, Any], columns: int) -> int:
+    return int(-(-part["cells"] // columns) * ROW + GAP)
+
+
+def _labels(parts: Sequence[Mapping[str, Any]], columns: int) -> Iterator[Label]:
+    """Iterate over the places of stretches: one below the other, short ones of no arena beside their like."""
+    top, height, free, last = 0, 0, columns, None
+    for part in parts:
+        if part["arena"] is None and part["name"] == last and free + part["cells"] < columns:
+            yield Label(top, free + 1, "")
+            free += 1 + part["cells"]
+            continue
+        top += height
+        yield Label(top, 0, f"{text(part['name'], 24)} {text(part['start'], 18)}")
+        free, last, height = part["cells"], part["name"], _height(part, columns)
 
 
 def _rows(part: Mapping[str, Any], columns: int) -> Iterator[range]:
@@ -74,13 +88,8 @@ def _rows(part: Mapping[str, Any], columns: int) -> Iterator[range]:
         yield range(first, min(first + columns, end))
 
 
-def _labels(parts: Sequence[Mapping[str, Any]], tops: Sequence[float]) -> Iterator[Label]:
-    for at, (part, top) in enumerate(zip(parts, tops)):
-        yield Label(top, f"{text(part['name'], 24)} {text(part['start'], 18)}", at)
-
-
 def _drawn(
-    cells: range, uses: Mapping[str, Sequence[int]], known: Sequence[str], top: float
+    cells: range, uses: Mapping[str, Sequence[int]], known: Sequence[str], left: float, top: float
 ) -> Iterator[Tuple[str, str]]:
     """Iterate over the pieces of paths that a row of cells needs: equal neighbours of one use are one piece."""
     at = 0
@@ -91,7 +100,7 @@ def _drawn(
             use = held[0][0]
             while at + count < len(cells) and _is_only(uses, known, cells[at + count], use):
                 count += 1
-        yield from _stacked(held, LEFT + at * CELL, top, count * CELL)
+        yield from _stacked(held, left + at * CELL, top, count * CELL)
         at += count
 
 

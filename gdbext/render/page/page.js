@@ -147,7 +147,7 @@
   all("svg.cells").forEach((svg) => {
     const map = data[svg.dataset.map], columns = Number(svg.dataset.columns), labels = all("text.part", svg);
     const [left, width, height] = [svg.dataset.left, svg.dataset.cell, svg.dataset.row].map(Number);
-    const tops = labels.map((label) => Number(label.dataset.y));
+    const tops = labels.map((label) => Number(label.dataset.y)), begins = labels.map((label) => Number(label.dataset.column));
     const output = svg.closest("figure").querySelector("output"), cursor = svg.querySelector(".cursor");
     const last = map.cells.largest.length - 1;
     let at = -1;
@@ -156,15 +156,18 @@
       at = cell;
       const number = map.parts.findIndex((one) => cell >= one.first && cell < one.first + one.cells);
       const within = cell - map.parts[number].first;
-      cursor.setAttribute("x", left + (within % columns) * width);
+      cursor.setAttribute("x", left + (begins[number] + within % columns) * width);
       cursor.setAttribute("y", tops[number] + Math.floor(within / columns) * height);
-      output.textContent = tell(map, cell, labels[number].textContent);
+      let named = number;
+      while (!labels[named].textContent) named -= 1;
+      output.textContent = tell(map, cell, labels[named].textContent.replace(/ 0x[0-9a-f]+$/, ""));
     }
     svg.addEventListener("pointermove", (event) => {
       const spot = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+      const across = Math.floor((spot.x - left) / width);
       let number = 0;
-      while (number + 1 < tops.length && tops[number + 1] <= spot.y) number += 1;
-      const column = Math.floor((spot.x - left) / width), row = Math.floor((spot.y - tops[number]) / height);
+      tops.forEach((top, at) => { if (top <= spot.y && begins[at] <= across) number = at; });
+      const column = across - begins[number], row = Math.floor((spot.y - tops[number]) / height);
       const within = row * columns + column;
       if (column >= 0 && column < columns && row >= 0 && within < map.parts[number].cells) show(map.parts[number].first + within);
     });

@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from gdbext.errors import MissingDependencyError
 from gdbext.render.page import sections, texts
-from gdbext.render.page.document import Redactor, embedded, make_document
+from gdbext.render.page.document import MADE, Redactor, embedded, make_document
 from gdbext.render.page.mapdrawing import picture
 from gdbext.render.plain import plain
 from gdbext.report import Kind, Report
@@ -61,6 +61,7 @@ def page_of(document: Mapping[str, Any]) -> str:
             script=safe(script),
             policy=_policy(style, script),
             json=safe(embedded(document)),
+            made=MADE,
         )
     )
 

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("jinja2", reason="Jinja2 is not installed")
 
 from gdbext.render.page.document import Redactor, embedded  # noqa: E402
+from gdbext.render.page.mapdrawing import picture  # noqa: E402
 from gdbext.render.page.page import page_of  # noqa: E402
 from tests.unit.render.page.pages import data_of, read_page, rows_of  # noqa: E402
 
@@ -204,6 +205,16 @@ def test_cells_of_the_map(tree):
     assert heights == {"k-used": 6 * (4 + 8 + 8), "k-free": 6 * (4 + 8)}
     labels = [label.text for label in drawn.all("text", class_="part")]
     assert labels == ["glibc main brk 0x10000", "glibc mmapped 0x90000"]
+
+
+def test_short_stretches_of_one_kind_share_a_row():
+    drawn = heap_map()
+    arena, mapped = drawn["parts"]
+    parts = [{**mapped, "first": 3 + 40 * at, "cells": 40} for at in range(4)]
+    drawn.update(parts=[arena, *parts])
+    drawn["cells"]["uses"] = {"used": [1] * 163}
+    placed = [(label.y, label.column, bool(label.text)) for label in picture(drawn).labels]
+    assert placed == [(0, 0, True), (14, 0, True), (14, 41, False), (14, 82, False), (28, 0, True)]
 
 
 def test_bars_of_a_hash_table(tree):
