@@ -1,4 +1,4 @@
-"""``report``: everything about one target as a page to look at, in one file to attach to a ticket."""
+"""``report``: everything about one target as a page with pictures, in one file to attach to a ticket."""
 
 from __future__ import annotations
 
@@ -67,24 +67,24 @@ class _Gatherer:
         self._gathered.notes += report.notes
         heaps = session.heaps()
         data = Overview(
-            page.target,
-            page.verdict,
-            page.death,
-            None,
-            page,
-            list(cost_rows(page)),
-            share_rows(page),
-            find(lambda: draw(session.target, heaps, map_all(session.target), _CELLS // 2)),
-            find(lambda: self._heap_map()),
-            find(lambda: take(summary.summary(heaps))),
-            None,
-            (),
-            None,
-            (),
-            self._locks(seen),
-            self._stacks(seen),
-            tables,
-            (),
+            target=page.target,
+            verdict=page.verdict,
+            death=page.death,
+            file=None,
+            triage=page,
+            memory=list(cost_rows(page)),
+            shares=share_rows(page),
+            address_space=find(lambda: draw(session.target, heaps, map_all(session.target), _CELLS // 2)),
+            heap_map=find(self._heap_map),
+            summary=find(lambda: take(summary.summary(heaps))),
+            retained=None,
+            retained_tree=(),
+            leaks=None,
+            leak_examples=(),
+            locks=self._locks(seen),
+            stacks=self._stacks(seen),
+            tables=tables,
+            notes=(),
         )
         return completed(report, self._gathered, find(lambda: self._with_reach(data)) or data)
 

@@ -172,8 +172,16 @@ def draw(target: Target, heaps: Sequence[Heap], wanted: Sequence[Stretch], most:
     ]
     rows = _use_rows(uses, units)
     cells = Cells({use.label: counts[use].tolist() for use in Use if counts[use].any()}, *_largest(heaps, grid))
-    picture = _mosaic(parts, counts)
-    return AddressMap(picture, units.unit, units.unit * per, len(wanted) - len(kept), left_out, rows, parts, cells)
+    return AddressMap(
+        picture=_mosaic(parts, counts),
+        page_bytes=units.unit,
+        cell_bytes=units.unit * per,
+        left_out=len(wanted) - len(kept),
+        left_out_bytes=left_out,
+        uses=rows,
+        parts=parts,
+        cells=cells,
+    )
 
 
 def _mosaic(parts: Sequence[PartRow], counts: I64) -> Mosaic:
