@@ -16,6 +16,7 @@ from gdbext.heap.glibc.read.walk import readable_spans
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.model import U64, Blocks, State
 from gdbext.kernels import page_census
+from gdbext.kernels.columns import I64, U32
 from gdbext.report import Kind, Rows, column, line, table
 
 FREE = (State.FASTBIN, State.UNSORTED, State.SMALL, State.LARGE, State.FREE)
@@ -44,58 +45,78 @@ class Trimmable:
 
 def trimmable(heap: GlibcHeap) -> List[Trimmable]:
     """Return what would be trimmed of each arena, in the order of ``heap.arenas``."""
-    return [_trimmable(heap, view, free) for view, free in zip(heap.arenas, _free(heap))]
+    return _trimmable(heap, _free_pages(heap))
 
 
-def _free(heap: GlibcHeap) -> List[Blocks]:
-    """Return the free blocks of each arena, top not among them."""
-    free = heap.blocks.select(heap.blocks.having(FREE))
-    order = np.argsort(free.owner, kind="stable")  # within an arena they stay in address order
-    bounds = np.searchsorted(free.owner[order], np.arange(len(heap.arenas) + 1))
-    return [free.select(order[bounds[at] : bounds[at + 1]]) for at in range(len(heap.arenas))]
+@dataclass(frozen=True)
+class _FreePages:
+    """Runs of whole free pages of all arenas.
+
+    :param low: where each begins, by arena and then in order of address.
+    :param high: where each ends.
+    :param bounds: of each arena the position of its first run, and at last how many there are.
+    :param into_top: of each arena the free bytes that merge into its top.
+    :param free_bytes: of each arena the usable bytes of its free chunks, top not counted.
+    """
+
+    low: U64
+    high: U64
+    bounds: I64
+    into_top: I64
+    free_bytes: I64
 
 
-def _trimmable(heap: GlibcHeap, view: ArenaView, free: Blocks) -> Trimmable:
-    low, high, into_top = _page_runs(heap, view, free)
-    return Trimmable(int((high - low).sum()), _of_top(heap, view, into_top), int(free.size.sum()))
+def _free_pages(heap: GlibcHeap) -> _FreePages:
+    """Return the whole pages in free chunks, neighbours merged, as a trim merges them."""
+    arenas, page = len(heap.arenas), heap.target.abi.page_size
+    free = heap.blocks.select(heap.blocks.having(FREE) & (heap.blocks.owner < arenas))
+    free = free.select(np.argsort(free.owner, kind="stable"))  # within an arena they stay in address order
+    starts, ends, owners = _merged(heap, free)
+    tops = np.array([view.top[0] if view.top else 0 for view in heap.arenas], np.uint64)
+    merging = ends == tops[owners]
+    low = (starts + np.uint64(CHUNK_WORDS * heap.sizes.word + page - 1)) & ~np.uint64(page - 1)
+    high = ends & ~np.uint64(page - 1)
+    kept = (high > low) & ~merging
+    bounds = np.searchsorted(owners[kept], np.arange(arenas + 1))
+    into_top = _sums(owners[merging], (ends - starts)[merging], arenas)
+    return _FreePages(low[kept], high[kept], bounds, into_top, _sums(free.owner, free.size, arenas))
 
 
-def _page_runs(heap: GlibcHeap, view: ArenaView, free: Blocks) -> Tuple[U64, U64, int]:
-    """Return the beginnings and ends of runs of whole free pages, and how many free bytes merge into top."""
-    page, top, into_top = heap.target.abi.page_size, view.top, 0
-    starts, sizes = _merged(heap, free)
-    if top is not None and len(starts) and int(starts[-1] + sizes[-1]) == top[0]:
-        into_top, starts, sizes = int(sizes[-1]), starts[:-1], sizes[:-1]
-    mask = ~np.uint64(page - 1)
-    low = (starts + np.uint64(CHUNK_WORDS * heap.sizes.word + page - 1)) & mask
-    high = (starts + sizes) & mask
-    kept = high > low
-    return low[kept], high[kept], into_top
+def _sums(owners: U32, sizes: U64, arenas: int) -> I64:
+    """Return the sum of sizes of each arena."""
+    return np.bincount(owners, sizes, arenas).astype(np.int64)
 
 
-def _zero_bytes(heap: GlibcHeap, view: ArenaView, free: Blocks) -> int:
+def _trimmable(heap: GlibcHeap, pages: _FreePages) -> List[Trimmable]:
+    before = np.append(0, np.cumsum(pages.high - pages.low)).astype(np.int64)
+    in_bins = before[pages.bounds[1:]] - before[pages.bounds[:-1]]
+    of_top = [_of_top(heap, view, merged) for view, merged in zip(heap.arenas, pages.into_top.tolist())]
+    return [Trimmable(*one) for one in zip(in_bins.tolist(), of_top, pages.free_bytes.tolist())]
+
+
+def _zero_bytes(heap: GlibcHeap, view: ArenaView, low: U64, high: U64) -> int:
     """Return the bytes of whole free pages that hold nothing: the system has them back, or never gave them.
 
     malloc does not clear what is freed, ``MADV_DONTNEED`` does. Pages that cannot be read are not counted.
     """
-    page = heap.target.abi.page_size
-    low, high, _ = _page_runs(heap, view, free)
     if not len(low):
         return 0
+    page = heap.target.abi.page_size
     _, zero = page_census(readable_spans(heap.target, heap.sizes, view.walked), low, high, page)
     return int(zero.sum()) * page
 
 
-def _merged(heap: GlibcHeap, free: Blocks) -> Tuple[U64, U64]:
-    """Return an arena's free chunks with neighbours merged, as chunk addresses and sizes."""
+def _merged(heap: GlibcHeap, free: Blocks) -> Tuple[U64, U64, U32]:
+    """Return free chunks with neighbours of the same arena merged: where they begin, where they end, and their arena.
+
+    :param free: by arena and then in order of address.
+    """
     start = free.address - np.uint64(heap.sizes.header)
-    size = free.size + np.uint64(heap.sizes.word)
-    if not len(start):
-        return start, size
-    first = np.append(True, start[1:] != start[:-1] + size[:-1])
+    end = start + free.size + np.uint64(heap.sizes.word)
+    first = np.ones(len(start), bool)
+    first[1:] = (start[1:] != end[:-1]) | (free.owner[1:] != free.owner[:-1])
     rows = np.flatnonzero(first)
-    last = np.append(rows[1:], len(start)) - 1
-    return start[rows], start[last] + size[last] - start[rows]
+    return start[rows], end[np.append(rows[1:], len(start))[: len(rows)] - 1], free.owner[rows]
 
 
 def _of_top(heap: GlibcHeap, view: ArenaView, merged: int) -> int:
@@ -192,9 +213,10 @@ def usable_top(heap: GlibcHeap, size: int) -> int:
 
 def trim_rows(heap: GlibcHeap) -> List[TrimRow]:
     """Return one row an arena."""
-    rows = []
-    for view, free in zip(heap.arenas, _free(heap)):
-        part, zero = _trimmable(heap, view, free), _zero_bytes(heap, view, free)
+    pages, rows = _free_pages(heap), []
+    for at, (view, part) in enumerate(zip(heap.arenas, _trimmable(heap, pages))):
+        runs = slice(pages.bounds[at], pages.bounds[at + 1])
+        zero = _zero_bytes(heap, view, pages.low[runs], pages.high[runs])
         top = usable_top(heap, view.top[1]) if view.top else 0
         rows.append(TrimRow(view.head.address, part.bytes, part.in_bins, zero, part.of_top, top, part.free_bytes))
     return rows
