@@ -81,7 +81,7 @@ static void details(void)
 
 int main(int argc, char **argv)
 {
-    truth_begin(argc, argv, "page_patterns", 0);
+    truth_begin(argc, argv, "page_patterns", 1);
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_ARENA_MAX, 64);

@@ -87,7 +87,7 @@ def test_every_command_in_gdb(named, tmp_path):
     exe = tmp_path / "exe"
     exe.symlink_to(os.fsdecode(named.exe))
     asked = [f"gx {spec.name} {WORDS.get(spec.name, '')}" for spec in COMMANDS if spec.name != "breakpoints"]
-    marks = [step for line in asked for step in ("-ex", line.replace("gx ", "gx safe ", 1))]
+    marks = [step for line in asked for step in ("-ex", f"gx safe {line}")]
     out, err = tmp_path / "out", tmp_path / "err"
     to = f"((1, {str(out)!r}), (2, {str(err)!r}))"
     begin = f"python import os; [os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY), to) for to, path in {to}]"
