@@ -1,4 +1,4 @@
-"""How much memory our own process may still take: what the machine, its cgroups and ``ulimit -v`` leave.
+"""What bounds a process's memory, and how much of that is left: the machine, its cgroups, and ``ulimit -v``.
 
 Source: proc(5), ``MemAvailable`` and ``statm``; Linux ``Documentation/admin-guide/cgroup-v2.rst``, "memory.current",
 "memory.max", "memory.stat", and ``cgroup-v1/memory.rst``, 2.2 and 5.2: what is cached of files is given back.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 from contextlib import suppress
 from pathlib import Path
@@ -26,9 +27,33 @@ class Room(NamedTuple):
     why: str
 
 
+class Bound(NamedTuple):
+    """A limit, what is taken of it, both in bytes, and what it is: ``cgroup`` or ``RLIMIT_AS``."""
+
+    most: int
+    taken: int
+    what: str
+
+
+_LEFT = {"cgroup": "left by its cgroup", "RLIMIT_AS": "left by ulimit -v"}
+_UNLIMITED = 1 << 62  # cgroup v1 has no word for it: the largest number of pages there is
+_ADDRESS_SPACE = re.compile(r"Max address space +(\d+) ")
+
+
 def find_room(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> Optional[Room]:
-    """Return the least that any bound leaves; None where none is known."""
-    return min([*_machine(proc), *_cgroup(proc, cgroups), *_limit(proc)], default=None)
+    """Return the least that any bound leaves to us; None where none is known."""
+    bounds = for_each_bound("self", proc, cgroups)
+    rooms = [Room(max(bound.most - bound.taken, 0), _LEFT[bound.what]) for bound in bounds]
+    return min([*_machine(proc), *rooms], default=None)
+
+
+def for_each_bound(process: str, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> Iterator[Bound]:
+    """Iterate over what bounds a process, besides the machine.
+
+    :param process: its number as text, or ``self``.
+    """
+    yield from _cgroup(process, proc, cgroups)
+    yield from _limit(process, proc)
 
 
 def give_back() -> None:
@@ -48,17 +73,24 @@ def _machine(proc: Path) -> Iterator[Room]:
                 yield Room(int(line.split()[1]) << 10, "free on this machine")
 
 
-def _limit(proc: Path) -> Iterator[Room]:
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if most != resource.RLIM_INFINITY:
-        with suppress(OSError):
-            taken = int((proc / "self/statm").read_text().split()[0]) * _PAGE
-            yield Room(max(most - taken, 0), "left by ulimit -v")
-
-
-def _cgroup(proc: Path, cgroups: Path) -> Iterator[Room]:
+def _limit(process: str, proc: Path) -> Iterator[Bound]:
     with suppress(OSError):
-        for line in (proc / "self/cgroup").read_text().splitlines():
+        most = _find_most(process, proc)
+        if most is not None:
+            yield Bound(most, int((proc / process / "statm").read_text().split()[0]) * _PAGE, "RLIMIT_AS")
+
+
+def _find_most(process: str, proc: Path) -> Optional[int]:
+    if process == "self":
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return None if most == resource.RLIM_INFINITY else most
+    match = _ADDRESS_SPACE.search((proc / process / "limits").read_text())
+    return int(match[1]) if match else None
+
+
+def _cgroup(process: str, proc: Path, cgroups: Path) -> Iterator[Bound]:
+    with suppress(OSError):
+        for line in (proc / process / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
                 yield from _bounds(cgroups, path, _UNIFIED)
@@ -66,8 +98,8 @@ def _cgroup(proc: Path, cgroups: Path) -> Iterator[Room]:
                 yield from _bounds(cgroups / "memory", path, _LEGACY)
 
 
-def _bounds(mounted: Path, path: str, names: "tuple[str, str, str]") -> Iterator[Room]:
-    """Iterate over what a cgroup and those that it is in leave; in a container the path may not be there."""
+def _bounds(mounted: Path, path: str, names: "tuple[str, str, str]") -> Iterator[Bound]:
+    """Iterate over the limits of a cgroup and those that it is in; in a container the path may not be there."""
     limit, taken, files = names
     folder = Path(os.path.normpath(f"{mounted}/{path}"))
     if mounted not in folder.parents:  # one that is not visible here: what is bounds it too
@@ -77,5 +109,6 @@ def _bounds(mounted: Path, path: str, names: "tuple[str, str, str]") -> Iterator
             most = int((folder / limit).read_text())
             cached = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             held = int((folder / taken).read_text()) - int(cached.get(files, 0))
-            yield Room(max(most - held, 0), "left by its cgroup")
+            if most < _UNLIMITED:
+                yield Bound(most, max(held, 0), "cgroup")
         folder = folder.parent

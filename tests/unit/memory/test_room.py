@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from gdbext.memory.room import Room, find_room
+from gdbext.memory.room import Bound, Room, find_room, for_each_bound
 
 MIB = 1 << 20
 
@@ -82,3 +82,23 @@ def test_a_limit_of_addresses(machine, monkeypatch):
 def test_where_nothing_is_known(tmp_path, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert find_room(tmp_path, tmp_path) is None
+
+
+def test_another_process_has_bounds_of_its_own(tmp_path):
+    files = {
+        **bounded("cgroup/memory/a", LEGACY, 300 * MIB, 200 * MIB, 50 * MIB),
+        **bounded("cgroup/memory", LEGACY, 9223372036854771712, 400 * MIB, 0),  # none
+        "proc/7/cgroup": "9:memory:/a\n",
+        "proc/7/limits": "Limit  Soft Limit  Hard Limit  Units\nMax address space   1048576000  unlimited  bytes\n",
+        "proc/7/statm": "512 3 2 1 0 1 0\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = list(for_each_bound("7", tmp_path / "proc", tmp_path / "cgroup"))
+    page = resource.getpagesize()
+    assert found == [Bound(300 * MIB, 150 * MIB, "cgroup"), Bound(1048576000, 512 * page, "RLIMIT_AS")]
+    (tmp_path / "proc/7/limits").write_text("Max address space         unlimited  unlimited  bytes\n")
+    assert [one.what for one in for_each_bound("7", tmp_path / "proc", tmp_path / "cgroup")] == ["cgroup"]
+    assert list(for_each_bound("8", tmp_path / "proc", tmp_path / "cgroup")) == []
