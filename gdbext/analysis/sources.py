@@ -44,9 +44,7 @@ class Sources(Protocol):
     def heaps(self) -> Sequence[Heap]:
         """Return every heap; it may be none."""
 
-    def reach(
-        self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None
-    ) -> Reach:
+    def reach(self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None) -> Reach:
         """Return what can be reached from the roots.
 
         :param reading: what counts as a pointer.
@@ -60,3 +58,6 @@ class Sources(Protocol):
 
         :param alike: whether to say also what they are similar to, where blocks are few.
         """
+
+    def block_types(self, reach: Reach) -> BlockTypes:
+        """Return what all blocks are."""

@@ -134,6 +134,12 @@ class Kept:
         mask: Mask = self.count[: self.rows] > 0
         return mask
 
+    @property
+    def shared(self) -> Tuple[int, int]:
+        """Bytes that several roots lead to, and their blocks."""
+        mask = self.reached & (self.dominator[: self.rows] == SUPER)
+        return int(self.bytes[: self.rows].sum(where=mask)), int(self.count[: self.rows].sum(where=mask))
+
 
 def find_kept(reach: Reach, names: RootNames) -> Kept:
     """Return what keeps what alive."""
@@ -153,17 +159,15 @@ def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Seque
     :param top: rows of each table.
     """
     rows, reached = kept.rows, kept.reached
-    shared = reached & (kept.dominator[:rows] == SUPER)
     whole = int(reach.size.sum(where=reached))
     data = Retained(
         int(np.count_nonzero(reached)),
         whole,
         int(kept.bytes[rows:].sum()),
-        int(kept.bytes[:rows].sum(where=shared)),
-        int(kept.count[:rows].sum(where=shared)),
+        *kept.shared,
         int(reach.size.sum(where=reach.states == NOT_REACHED)),
         len(kept.owned.owners),
-        list(_root_rows(kept, top)),
+        list(root_rows(kept, top)),
         list(_block_rows(reach, kept, places, top)),
         _type_rows(reach, kept, places, top, whole),
     )
@@ -197,7 +201,11 @@ def _greatest(values: U64, top: int) -> I64:
     return kept
 
 
-def _root_rows(kept: Kept, top: int) -> Iterator[RootRow]:
+def root_rows(kept: Kept, top: int) -> Iterator[RootRow]:
+    """Iterate over roots, those that retain most first.
+
+    :param top: how many; 0: all that retain anything.
+    """
     for at in _most(kept.bytes[kept.rows :], top):
         owner, node = kept.owned.owners[at], kept.rows + at
         words = kept.owned.words[at]

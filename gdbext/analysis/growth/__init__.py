@@ -1,0 +1,1 @@
+"""What grows between samples of a process."""
