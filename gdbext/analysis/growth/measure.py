@@ -86,6 +86,7 @@ class _Measurement:
             identify(target),
             target.identity.time,
             None,
+            self._sources.debug is not NO_DEBUG_INFO,
             measure,
             {kind: self._rows[kind] for kind in kinds.KINDS if kind in self._rows},
             _limits(target),

@@ -111,6 +111,7 @@ class Sample:
 
     :param time: seconds since the epoch; of a core when its file was written.
     :param held_seconds: for how long the process stood still for it.
+    :param named: whether a debugger has named types and variables; keys of other samples are not the same then.
     :param measure: what costs of memory are: ``resident``, ``in core``, or ``mapped`` where neither is known.
     :param rows: by kind, most bytes first; a kind that was not measured is not there.
     :param limits: none where nothing is known of them.
@@ -121,6 +122,7 @@ class Sample:
     process: ProcessId = ProcessId()
     time: Optional[float] = None
     held_seconds: Optional[float] = None
+    named: bool = False
     measure: str = "mapped"
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     limits: Sequence[Limit] = ()

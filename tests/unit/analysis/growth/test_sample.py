@@ -32,6 +32,7 @@ SAMPLE = Sample(
     PROCESS,
     1_700_000_000.25,
     0.125,
+    True,
     "resident",
     {
         OWNER: [Row("glibc in use", None, 1 << 40), Row(OTHER, None, 3)],
