@@ -8,6 +8,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, TypeVar
 
 from gdbext.analysis.growth.sample import KINDS, Limit, ProcessId, Remark, Row, Sample
 from gdbext.errors import UsageError
+from gdbext.grammar.exchange import SAMPLE_START
 from gdbext.wording import unicode_text
 
 FORMAT = "gdbext/sample/1"
@@ -50,7 +51,7 @@ def _cut(text: str) -> str:
 
 def is_sample(text: str) -> bool:
     """Return whether a line claims to be a sample, cheaply."""
-    return text.lstrip().startswith('{"format":"gdbext/sample/')
+    return text.startswith(SAMPLE_START)
 
 
 def read_sample(text: str) -> Sample:
