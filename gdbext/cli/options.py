@@ -35,6 +35,7 @@ _MOST_SAMPLES = 1000
 _DRAWN = ("dot", "flame", "output", "svg")  # files that commands may write
 _FILES = ("file", "folder", "program")  # what an option may name
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
+_SPANS = {"s": 1, "m": 60, "h": 3600}
 _HOW = "gdbext --help shows how it is written"
 
 
@@ -50,6 +51,8 @@ class Options:
     :param timeout: seconds, or None for ever.
     :param samples: how many times a process is looked at.
     :param interval: seconds between two looks.
+    :param times: how many samples of a process are compared.
+    :param every: seconds between two of them.
     :param color: "auto", "always" or "never".
     :param max_unpacked: bytes, or None for what there is room for.
     :param max_memory: bytes, or None likewise.
@@ -69,6 +72,8 @@ class Options:
     json: Optional[str] = None
     samples: Optional[int] = None
     interval: Optional[float] = None
+    times: Optional[int] = None
+    every: Optional[float] = None
     color: str = "auto"
     swapped: bool = False
     max_unpacked: Optional[int] = None
@@ -182,6 +187,8 @@ def _with_cores(options: Options) -> Options:
     spec, words = options.spec, options.arguments.words
     if spec is None or options.help or not words:
         return options
+    if spec.several:
+        return _with_words(options, [*options.cores, *words], ())
     named = bool(options.cores) or options.pid is not None or spec.target != "needed"
     if options.pid is not None and spec.positional == "none" and os.path.isfile(words[0]):
         raise UsageError("a core and --pid exclude each other")
@@ -304,7 +311,8 @@ def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Optio
 def _checked(options: Options) -> Options:
     if options.help or options.version:
         return options
-    if options.cores and options.pid is not None:
+    several = options.spec is not None and options.spec.several
+    if options.cores and options.pid is not None and not several:
         raise UsageError("--core and --pid exclude each other")
     if options.needs_target and not options.cores and options.pid is None:
         raise UsageError("nothing to examine", "name a core, or a process with --pid")
@@ -313,7 +321,8 @@ def _checked(options: Options) -> Options:
         _check_outputs(options)
         options.spec.check(options.arguments)
     _check_samples(options)
-    if options.swapped and options.cores:
+    _check_several(options)
+    if options.swapped and options.cores and options.pid is None:
         raise UsageError("--swapped needs --pid", "of what was swapped out a core has what was dumped")
     return options
 
@@ -358,6 +367,19 @@ def _check_samples(options: Options) -> None:
         raise UsageError("--samples needs --pid", "a core does not move; --compare compares two of them")
     if options.arguments.flag("stacks"):
         raise UsageError("--samples and --stacks exclude each other")
+
+
+def _check_several(options: Options) -> None:
+    if options.spec is None or not options.spec.several:
+        if options.every is not None or options.times is not None:
+            raise UsageError("--every and --times are for compare")
+        return
+    if options.pid is None and (options.every is not None or options.times is not None):
+        raise UsageError("--every and --times need --pid", "a core does not move; name several")
+    if options.every is not None and options.times is None:
+        raise UsageError("--every needs --times", "--every 30s --times 10 takes ten samples")
+    if len(options.cores) + (options.times or 1 if options.pid is not None else 0) < 2:
+        raise UsageError(f"{options.name} needs two targets or more", "OLD NEW, or --pid PID --every 30s --times 3")
 
 
 def _text(name: str, value: str) -> str:
@@ -407,6 +429,12 @@ def _interval(name: str, value: str) -> float:
     return _seconds(name, value, "1, 0.5 …") or 0.0
 
 
+def _span(name: str, value: str) -> float:
+    """Return a span of time in seconds: "30", "30s", "5m", "1.5h"."""
+    unit = _SPANS.get(value[-1:], 0)
+    return _interval(name, value[:-1] if unit else value) * (unit or 1)
+
+
 def _seconds(name: str, value: str, hint: str = "0 is for ever") -> Optional[float]:
     try:
         seconds = float(value)
@@ -428,4 +456,6 @@ _VALUES: Mapping[str, Callable[[str, Any], Any]] = {
     "timeout": _seconds,
     "samples": _samples,
     "interval": _interval,
+    "every": _span,
+    "times": _samples,
 }

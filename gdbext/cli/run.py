@@ -21,7 +21,7 @@ from gdbext.cli.streams import tell
 from gdbext.cli.workfolder import is_full, work_folder
 from gdbext.errors import GdbextError, out_of_memory
 from gdbext.grammar.arguments import refuse_input
-from gdbext.grammar.exchange import Question, Trailer, answer_path, find_trailer, write_question
+from gdbext.grammar.exchange import SAMPLE_START, Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError, find_limit
 from gdbext.starting.gdbjob import GdbJob
@@ -43,7 +43,7 @@ def answer_all(options: Options) -> int:
     # A gdb that crashes would put its own core where we are: over the one that it was given, if both are named core.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with closing(Output(options)) as output:
-        if len(options.cores) < 2:
+        if len(options.cores) < 2 or (options.spec is not None and options.spec.several):
             return _answer(options, output)[0]
         return _answer_each(options, output)
 
@@ -84,7 +84,7 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
 
 
 class _Run:
-    """One command over one target.
+    """One command over one target, or over several at once.
 
     :param folder: a directory of its own, removed afterwards by the caller.
     """
@@ -94,8 +94,12 @@ class _Run:
         self.folder = folder
         self.output = output
         self.interrupted = False  # by the user
-        self.earlier: Optional[str] = None
-        self.deadline = time.monotonic() + options.timeout if options.timeout else None
+        self.given: Mapping[str, Any] = {}  # besides the user's options
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        timeout = self.options.timeout
+        self.deadline = time.monotonic() + timeout if timeout else None
 
     def run(self) -> int:
         """Answer; return the exit status.
@@ -103,10 +107,23 @@ class _Run:
         :raises GdbextError: when there is no answer.
         """
         self.output.open(self.deadline)  # found out now and not after an hour of gdb
+        if self.options.spec is not None and self.options.spec.several:
+            self._take_earlier()
         job = make_job(self.options, self.folder, self.deadline)
         refuse_input("--json", self.options.json, job.exe, "executable")
         self._sample_before(job)
-        folder, json = self.folder, self.options.json is not None
+        outcome, trailer, folder = self._answer(job, self.options.json is not None)
+        self.output.copy(answer_path(folder))
+        if outcome.stopped and not trailer.complete:
+            tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
+        return trailer.status
+
+    def _answer(self, job: GdbJob, json: bool) -> tuple[GdbOutcome, Trailer, str]:
+        """Ask gdb; return what came of it, and the folder that has the answer.
+
+        :raises GdbextError: when there is none.
+        """
+        folder = self.folder
         outcome, trailer = self._ask(job, folder, json)
         if job.alone and not outcome.stopped and not outcome.shrank and _is_for_gdb(trailer):
             folder = os.path.join(folder, "gdb")
@@ -122,10 +139,7 @@ class _Run:
         self._tell(outcome.diagnostics)
         if trailer.error is not None:
             self._fail(outcome, trailer.error)
-        self.output.copy(answer_path(folder))
-        if outcome.stopped and not trailer.complete:
-            tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
-        return trailer.status
+        return outcome, trailer, folder
 
     def _tell(self, lines: Sequence[str]) -> None:
         for line in lines:
@@ -139,10 +153,9 @@ class _Run:
     def _ask(self, job: GdbJob, folder: str, json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
         """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
         options = self.options
-        compared = {"compare": self.earlier} if self.earlier else {}
         question = Question(
             command=options.name,
-            options={**options.arguments.given, **compared},
+            options={**options.arguments.given, **self.given},
             expression=options.arguments.expression,
             words=options.arguments.words,
             json=json,
@@ -170,8 +183,54 @@ class _Run:
                 raise answer.explain(self.options, outcome)
             if (error := trailer.error) is not None:
                 raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
-            self.earlier = answer_path(folder)
+            self.given = {"compare": answer_path(folder)}
             time.sleep(interval)
+
+    def _take_earlier(self) -> None:
+        """Take a sample of each target but the last, one after the other, and have the last compared with them.
+
+        :raises GdbextError: when one of them gives no answer.
+        """
+        options = self.options
+        kept: list[str] = []
+        cores = options.cores if options.pid is not None else options.cores[:-1]
+        for core in cores:
+            kept.append(core if _is_sample(core) else self._keep(replace(options, cores=(core,), pid=None), len(kept)))
+        self.options = replace(options, cores=() if options.pid is not None else options.cores[-1:])
+        for _ in range(1, options.times or 1):
+            kept.append(self._keep(self.options, len(kept)))
+            time.sleep(_INTERVAL if options.every is None else options.every)
+        last = self.options.core
+        if last is not None and _is_sample(last):
+            kept, self.options = [*kept, last], replace(self.options, cores=())
+        self.given = {"earlier": kept, "sampled": self.options.core is None and options.pid is None}
+        self._set_deadline()
+
+    def _keep(self, options: Options, number: int) -> str:
+        """Have a sample of one target kept in a folder, whose name is returned."""
+        folder, kept = (os.path.join(self.folder, f"{what}-{number}") for what in ("run", "kept"))
+        os.mkdir(folder)
+        os.mkdir(kept, 0o700)
+        run = _Run(options, folder, self.output)
+        run.given = {"keep": kept}
+        try:
+            _, trailer, _ = run._answer(make_job(options, folder, run.deadline), True)
+        finally:
+            self.interrupted = run.interrupted
+        if trailer.error is not None:
+            raise answer.error_of(trailer.error)
+        if run.interrupted:
+            raise KeyboardInterrupt
+        return kept
+
+
+def _is_sample(path: str) -> bool:
+    """Whether a file is one with a sample, and no core."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SAMPLE_START)) == SAMPLE_START.encode()
+    except OSError:
+        return False  # what is wrong with it is said where it is opened
 
 
 def _find_stoppable(pid: Optional[int]) -> Optional[int]:

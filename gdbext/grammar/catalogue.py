@@ -37,6 +37,7 @@ class CommandSpec:
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
     :param own: of the `gdbext` program alone, which has no common options; ``run`` names a function of ``gdbext.cli``.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
+    :param several: whether it is about several targets at once: words that follow it in a shell are such.
     :param debugger: what one adds to the answer: ``all``; ``names`` of the allocator's variables and structures, so
         nothing where no file of the core's is at hand; ``target``: nothing without a target.
     """
@@ -58,6 +59,7 @@ class CommandSpec:
     own: bool = False
     target: str = "needed"
     debugger: str = "all"
+    several: bool = False
 
     @property
     def schema(self) -> str:
@@ -173,6 +175,8 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("samples", "text", "lockwait with --pid: take N samples, and say what is stuck, what is slow, and what "
            "moves; the process goes on between", metavar="N"),
     Option("interval", "text", "seconds between two samples (default 1)", metavar="S"),
+    Option("every", "text", "compare with --pid: time between two samples, such as 30s or 5m", metavar="TIME"),
+    Option("times", "text", "compare with --pid: take N samples; the process goes on between", metavar="N"),
     Option("help", "flag", "show this help", short="h"),
     Option("version", "flag", "show the version"),
 )
@@ -760,6 +764,31 @@ COMMANDS: Sequence[CommandSpec] = (
         example="lockwait\nlockwait --compare=/tmp/before.json --dot /tmp/locks.svg",
     ),
     CommandSpec(
+        "compare",
+        run="compare:compare",
+        summary="What grew and what shrank between cores, samples or moments of a process, and what goes on growing",
+        description="Of the first sample and the last: memory by owner, heap, arena, size, type, leak, root, table, "
+        "thread and mapping, most changed first; of all samples what each does: flat, warming up, up and down, "
+        "growing. Samples of one process also say which blocks are new, gone and kept, and how much of what came "
+        "between two samples is still there. Other processes are compared by names, types and sizes, never by "
+        "addresses.\n\nOLD is a core, or a file with a sample. In gdb what is selected is the last sample; an OLD "
+        "core is read there without its names. From the shell, gdbext compare OLD NEW… or gdbext compare --pid PID "
+        "--every 30s --times 10.\n\nA finding is a warning where its shape has outlasted a start: of fewer than 8 "
+        "samples (6, where blocks show that nothing is freed) it is a remark with low confidence, and no reason for "
+        "exit status 1. docs/growth.md has the rule.",
+        options=(
+            _TYPES,
+            Option("memory-limit", "size", "say when memory reaches SIZE", metavar="SIZE"),
+        ),
+        words="OLD…",
+        names="file",
+        example="gx compare /tmp/core.monday",
+        prefixed_only=True,
+        target="optional",
+        debugger="target",
+        several=True,
+    ),
+    CommandSpec(
         "shapes list",
         run="shapes:list_shapes",
         debugger="target",
@@ -930,7 +959,7 @@ FOREIGN_NAMES: Mapping[str, str] = {"heap": "pwndbg and GEF", "jemalloc": "pwndb
 
 # What the commands are about: each by its name, or by the first word of several.
 TOPICS: Mapping[str, Sequence[str]] = {
-    "Overview": ("triage", "rss", "report", "heapmap"),
+    "Overview": ("triage", "rss", "compare", "report", "heapmap"),
     "Blocks of the heap": ("blocks",),
     "Locks and threads": ("lockwait",),
     "Lists, tables and trees": ("walklist", "listcount", "listprint", "slabskew", "shapes"),

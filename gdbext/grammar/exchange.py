@@ -15,6 +15,8 @@ from gdbext.files import private
 
 SCHEMA_VERSION = 2
 
+SAMPLE_START = '{"format":"gdbext/sample/'  # how a line of JSON begins that is a sample
+
 _QUESTION, _ANSWER, _TRAILER = "question.json", "answer", "trailer.json"
 
 

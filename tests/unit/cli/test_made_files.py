@@ -27,19 +27,21 @@ assert program  # a fixture
 OURS = "of our own, below a folder of mode 0700"
 USERS = "the user's, by the umask; whole or as before"
 MAKERS = {
+    "gdbext/analysis/growth/census.py": {"open": OURS + ": blocks of a sample, until it is compared"},
     "gdbext/bridge/commands/command.py": {"replacing": USERS + ": --json=FILE in gdb"},
     "gdbext/bridge/ports/memory.py": {"TemporaryFile": "of our own, without a name: a file of a remote machine"},
     "gdbext/bridge/stops/progress.py": {"open": "none is made: a terminal that is open already"},
     "gdbext/borrowing/borrowed.py": {"TemporaryFile": "of our own, without a name: what the borrowed gdb says"},
     "gdbext/cli/gdbrun.py": {"open": OURS + ": what gdb says"},
     "gdbext/cli/output.py": {"Replacement": USERS + ": --json=FILE", "Addition": USERS + ": that of a core more"},
-    "gdbext/cli/run.py": {"mkdir": OURS + ": the question of a sample, or of gdb after Python"},
+    "gdbext/cli/run.py": {"mkdir": OURS + ": a sample and its question, or that of gdb after Python"},
     "gdbext/cli/unpack.py": {"open": OURS + ": a core, unpacked"},
     "gdbext/cli/streams.py": {"open": "none is made: standard streams that are open already"},
     "gdbext/files.py": {"open": USERS + "; in place where it cannot be replaced", "Replacement": "that"},
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
     "gdbext/starting/lockedfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
+    "commands/compare.py": {"open": OURS + ": a sample, until it is compared"},
     "commands/drawing.py": {"replacing": USERS + ": --dot, --flame, --svg, --output"},
     "commands/shapes.py": {"open": "the user's, by the umask, never over another: gx shapes save"},
 }
