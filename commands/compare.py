@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
-from typing import Any, List, Optional, Sequence
+from itertools import zip_longest
+from typing import Any, Iterator, List, Optional, Sequence
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from gdbext.analysis.growth.census import (
     Census,
     count_blocks,
     count_typed,
-    exchange,
     find_census,
     write_census,
 )
@@ -28,12 +28,15 @@ from gdbext.analysis.pins.path import paths
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.errors import UsageError
 from gdbext.files import private
+from gdbext.grammar.exchange import SAMPLE_START
 from gdbext.heap.model import USED_STATES
 from gdbext.kernels import NOT_REACHED
 from gdbext.report import Report
 from gdbext.session import FEW_BLOCKS, Session
 
 _SAMPLE = "sample.json"  # in a folder of ours
+_MOST_SAMPLES = 200  # of a file
+_PATHS = 3  # that are searched for
 _HINT = "name a core, or a file with a sample"
 
 
@@ -54,7 +57,9 @@ def compare(session: Any, arguments: Any) -> Report:
     given = arguments.given
     if "keep" in given:
         return _keep(_take(session, arguments.flag("types")), given["keep"])
-    earlier = [_read(name, arguments) for name in given.get("earlier") or arguments.words]
+    named = given.get("earlier") or arguments.words
+    every = [list(_read(name, arguments)) for name in named]
+    earlier = [one for taken, held in zip_longest(every, given.get("held", ())) for one in _held(taken, held)]
     if not earlier:
         raise UsageError("nothing to compare with", _HINT)
     if not given.get("sampled"):
@@ -87,16 +92,25 @@ def _keep(taken: Taken, folder: str) -> Report:
     return Report(report.kept(taken.sample))
 
 
-def _read(name: str, arguments: Any) -> Taken:
-    """Return an earlier sample: a folder of ours, a file with one, or a core, which is read now and closed again."""
+def _held(taken: Sequence[Taken], seconds: Optional[float]) -> Sequence[Taken]:
+    """Return samples for which a process stood still so long; None where it is not known."""
+    if seconds is None:
+        return taken
+    return [replace(one, sample=replace(one.sample, held_seconds=seconds)) for one in taken]
+
+
+def _read(name: str, arguments: Any) -> Iterator[Taken]:
+    """Iterate over earlier samples: of a folder of ours, of a file with some, or of a core, closed again at once."""
     path = os.path.expanduser(name)
     if os.path.isdir(path):
-        return _read_kept(path)
-    text = _find_line(path)
-    if text is not None:
-        return Taken(read_sample(text), None, os.path.basename(path))
-    with gdbext.open_core(path) as session:
-        return _take(session, arguments.flag("types"))
+        yield _read_kept(path)
+    elif (lines := _find_lines(path)) is not None:
+        source = os.path.basename(path)
+        for number, text in enumerate(lines, 1):
+            yield Taken(read_sample(text), None, source if len(lines) == 1 else f"{source}:{number}")
+    else:
+        with gdbext.open_core(path) as session:
+            yield _take(session, arguments.flag("types"))
 
 
 def _read_kept(folder: str) -> Taken:
@@ -105,17 +119,21 @@ def _read_kept(folder: str) -> Taken:
     return Taken(read_sample(text), find_census(folder), json.loads(source))
 
 
-def _find_line(path: str) -> Optional[str]:
-    """Return the line of a file that holds a sample, None of any other.
+def _find_lines(path: str) -> Optional[Sequence[str]]:
+    """Return the lines of a file that holds samples, of many some that are equally far apart; None of any other.
 
     :raises UsageError: it cannot be read.
     """
     try:
         with open(path, "rb") as stream:
-            line = stream.readline(MOST_BYTES + 1).decode("ascii", "replace")
+            if not is_sample(stream.readline(len(SAMPLE_START)).decode("ascii", "replace")):
+                return None
+            stream.seek(0)
+            lines = list(iter(lambda: stream.readline(MOST_BYTES + 1).decode("ascii", "replace"), ""))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", _HINT) from None
-    return line if is_sample(line) else None
+    step = (len(lines) - 1) // (_MOST_SAMPLES - 1) + 1
+    return lines[(len(lines) - 1) % step :: step]
 
 
 def _compared(session: Session, taken: List[Taken], limit: int) -> Report:
@@ -130,7 +148,7 @@ def _compared(session: Session, taken: List[Taken], limit: int) -> Report:
     if TYPE in now.sample.rows and now.census is not None:
         known = replace(known, find_path=_PathFinder(session, ageing).find)
     if ageing is not None:
-        known = replace(known, exchange=exchange(followed[0], followed[-1]), ages=ageing.ages())
+        known = replace(known, exchange=ageing.exchange(), ages=ageing.ages())
     return report.compare(samples, [one.source for one in taken], known)
 
 
@@ -148,10 +166,14 @@ class _PathFinder:
     def __init__(self, session: Session, ageing: Optional[Ageing]) -> None:
         self._session = session
         self._ageing = ageing
+        self._left = _PATHS
 
-    def find(self, kind: str, key: str) -> Optional[str]:
-        """Return what keeps one of them, in words; None where none is reached."""
+    def find(self, kind: str, key: str, sure: bool) -> Optional[str]:
+        """Return what keeps one of them, in words; None where none is reached, or it is not worth the search."""
         reach = self._session.reach(PLAIN)
+        self._left -= 1
+        if self._left < 0 or (not sure and len(reach) > FEW_BLOCKS):
+            return None
         types = self._session.block_types(reach)
         codes = [code for code, one in enumerate(types.types) if one.name == key]
         mine = np.isin(types.code, codes) if kind == TYPE else reach.size == np.uint64(int(key))

@@ -379,7 +379,7 @@ def _check_several(options: Options) -> None:
     if options.every is not None and options.times is None:
         raise UsageError("--every needs --times", "--every 30s --times 10 takes ten samples")
     if len(options.cores) + (options.times or 1 if options.pid is not None else 0) < 2:
-        raise UsageError(f"{options.name} needs two targets or more", "OLD NEW, or --pid PID --every 30s --times 3")
+        raise UsageError("two targets or more are needed", "OLD NEW, or --pid PID --every 30s --times 3")
 
 
 def _text(name: str, value: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
 import sys
+import tempfile
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -65,7 +67,8 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
     run: Optional[_Run] = None
     try:
         with work_folder() as folder:
-            run = _Run(options, folder, output)
+            several = options.spec is not None and options.spec.several
+            run = (_SeveralRun if several else _Run)(options, folder, output)
             return run.run(), run.interrupted
     except GdbextError as error:
         return output.fail(options, error), run is not None and run.interrupted
@@ -84,7 +87,7 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
 
 
 class _Run:
-    """One command over one target, or over several at once.
+    """One command over one target.
 
     :param folder: a directory of its own, removed afterwards by the caller.
     """
@@ -107,28 +110,28 @@ class _Run:
         :raises GdbextError: when there is no answer.
         """
         self.output.open(self.deadline)  # found out now and not after an hour of gdb
-        if self.options.spec is not None and self.options.spec.several:
-            self._take_earlier()
         job = make_job(self.options, self.folder, self.deadline)
         refuse_input("--json", self.options.json, job.exe, "executable")
         self._sample_before(job)
         outcome, trailer, folder = self._answer(job, self.options.json is not None)
+        if trailer.error is not None:
+            self._fail(outcome, trailer.error)
         self.output.copy(answer_path(folder))
         if outcome.stopped and not trailer.complete:
             tell(f"gdbext: {self.options.name}: stopped; the answer holds what there was until then")
         return trailer.status
 
-    def _answer(self, job: GdbJob, json: bool) -> tuple[GdbOutcome, Trailer, str]:
+    def _answer(self, job: GdbJob, as_json: bool) -> tuple[GdbOutcome, Trailer, str]:
         """Ask gdb; return what came of it, and the folder that has the answer.
 
         :raises GdbextError: when there is none.
         """
         folder = self.folder
-        outcome, trailer = self._ask(job, folder, json)
+        outcome, trailer = self._ask(job, folder, as_json)
         if job.alone and not outcome.stopped and not outcome.shrank and _is_for_gdb(trailer):
             folder = os.path.join(folder, "gdb")
             os.mkdir(folder)
-            outcome, trailer = self._ask(for_gdb(job, folder), folder, json)
+            outcome, trailer = self._ask(for_gdb(job, folder), folder, as_json)
         self.interrupted = outcome.stopped == "interrupted"
         if trailer is None and is_full(self.folder):  # gdb could not even say so
             raise GdbFailedError(f"no room to work in: {os.path.dirname(self.folder)} is full", _ROOM)
@@ -137,8 +140,6 @@ class _Run:
             self._tell([line for line in outcome.diagnostics if not fault.message.endswith(line)])  # it says the last
             raise fault
         self._tell(outcome.diagnostics)
-        if trailer.error is not None:
-            self._fail(outcome, trailer.error)
         return outcome, trailer, folder
 
     def _tell(self, lines: Sequence[str]) -> None:
@@ -150,7 +151,7 @@ class _Run:
             raise refusal
         tell(f"gdbext: {self.options.name}: {answer.error_of(error)}")
 
-    def _ask(self, job: GdbJob, folder: str, json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
+    def _ask(self, job: GdbJob, folder: str, as_json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
         """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
         options = self.options
         question = Question(
@@ -158,7 +159,7 @@ class _Run:
             options={**options.arguments.given, **self.given},
             expression=options.arguments.expression,
             words=options.arguments.words,
-            json=json,
+            json=as_json,
             core=unicode_text(options.core) if options.core and options.needs_target else None,
             pid=options.pid if options.needs_target else None,
             width=shutil.get_terminal_size((_WIDTH, 24)).columns,
@@ -186,42 +187,53 @@ class _Run:
             self.given = {"compare": answer_path(folder)}
             time.sleep(interval)
 
-    def _take_earlier(self) -> None:
-        """Take a sample of each target but the last, one after the other, and have the last compared with them.
+
+class _SeveralRun(_Run):
+    """One command over several targets at once: a sample of each is taken, one after the other, the last is compared.
+
+    In a folder of its own each leaves what the last needs of it; nothing else of it is there any more when the next
+    begins.
+    """
+
+    def run(self) -> int:
+        """Answer; as that of one target.
 
         :raises GdbextError: when one of them gives no answer.
         """
-        options = self.options
-        kept: list[str] = []
-        cores = options.cores if options.pid is not None else options.cores[:-1]
-        for core in cores:
-            kept.append(core if _is_sample(core) else self._keep(replace(options, cores=(core,), pid=None), len(kept)))
-        self.options = replace(options, cores=() if options.pid is not None else options.cores[-1:])
+        self.output.open(self.deadline)
+        options, last = self.options, self.options.cores[-1:] if self.options.pid is None else ()
+        kept = [self._take(options, core) for core in options.cores[: len(options.cores) - len(last)]]
+        self.options = replace(options, cores=last)
         for _ in range(1, options.times or 1):
-            kept.append(self._keep(self.options, len(kept)))
+            kept.append(self._keep(self.options))
             time.sleep(_INTERVAL if options.every is None else options.every)
-        last = self.options.core
-        if last is not None and _is_sample(last):
-            kept, self.options = [*kept, last], replace(self.options, cores=())
-        self.given = {"earlier": kept, "sampled": self.options.core is None and options.pid is None}
+        if last and _is_sample(last[0]):
+            kept, self.options = [*kept, (last[0], None)], replace(options, cores=())
+        earlier, held = zip(*kept)
+        self.given = {"earlier": earlier, "held": held, "sampled": not self.options.needs_target}
         self._set_deadline()
+        return super().run()
 
-    def _keep(self, options: Options, number: int) -> str:
-        """Have a sample of one target kept in a folder, whose name is returned."""
-        folder, kept = (os.path.join(self.folder, f"{what}-{number}") for what in ("run", "kept"))
-        os.mkdir(folder)
-        os.mkdir(kept, 0o700)
+    def _take(self, options: Options, core: str) -> tuple[str, Optional[float]]:
+        return (core, None) if _is_sample(core) else self._keep(replace(options, cores=(core,), pid=None))
+
+    def _keep(self, options: Options) -> tuple[str, Optional[float]]:
+        """Have a sample of one target kept in a folder; return its name, and for how long a process stood still."""
+        folder, kept = (tempfile.mkdtemp(prefix=what, dir=self.folder) for what in ("run-", "kept-"))
         run = _Run(options, folder, self.output)
         run.given = {"keep": kept}
         try:
-            _, trailer, _ = run._answer(make_job(options, folder, run.deadline), True)
+            outcome, trailer, answered = run._answer(make_job(options, folder, run.deadline), True)
         finally:
             self.interrupted = run.interrupted
-        if trailer.error is not None:
-            raise answer.error_of(trailer.error)
+        if (error := trailer.error) is not None:
+            raise answer.find_refusal(options, outcome, error) or answer.error_of(error)
         if run.interrupted:
             raise KeyboardInterrupt
-        return kept
+        with open(answer_path(answered), "rb") as file:
+            held = json.load(file)["held_seconds"]
+        shutil.rmtree(folder)
+        return kept, held
 
 
 def _is_sample(path: str) -> bool:

@@ -184,7 +184,7 @@ class Ages:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What the last sample has that the first has not, what is gone since, and what both have."""
+    """What all samples have, what the last has besides, and what of the first is gone."""
 
     new_blocks: int
     new_bytes: int
@@ -192,15 +192,6 @@ class Exchange:
     gone_bytes: int
     kept_blocks: int
     kept_bytes: int
-
-
-def exchange(first: Census, last: Census) -> Exchange:
-    """Return which blocks came and went."""
-    found = match(first, last)
-    kept = int(last.size[found.later].sum(dtype=np.uint64))
-    before, now = _bytes(first), _bytes(last)
-    count = len(found.earlier)
-    return Exchange(len(last) - count, now - kept, len(first) - count, before - kept, count, kept)
 
 
 def _bytes(census: Census) -> int:
@@ -214,7 +205,9 @@ class Ageing:
     """
 
     def __init__(self, every: Iterable[Census]) -> None:
-        first, *others = every
+        others = iter(every)
+        first = next(others)
+        self._first = len(first), _bytes(first)
         self._came: List[_Came] = []
         self._last = first
         self._born = np.zeros(len(first), np.uint8)
@@ -242,6 +235,13 @@ class Ageing:
     def born(self) -> U8:
         """The sample that first has each block of the last."""
         return self._born
+
+    def exchange(self) -> Exchange:
+        """Return which blocks came and went between the first and the last sample."""
+        old = self._born == 0
+        kept, size = int(np.count_nonzero(old)), int(self._last.size.sum(where=old, dtype=np.uint64))
+        count, before = self._first
+        return Exchange(len(old) - kept, _bytes(self._last) - size, count - kept, before - size, kept, size)
 
     def ages(self) -> Ages:
         """Return the generations of each group of the last sample."""

@@ -32,7 +32,13 @@ _REMEDY = (
 )
 _LEAKED = "Nothing points at these blocks any more: `blocks leaks` lists them with their leak roots."
 
-FindPath = Callable[[str, str], Optional[str]]  # given ``type`` or ``size`` and a key, what keeps its newest block
+# Given ``type`` or ``size``, a key, and whether that is sure to grow: what keeps the newest block of it, in words.
+FindPath = Callable[[str, str, bool], Optional[str]]
+
+
+def no_path(kind: str, key: str, sure: bool) -> Optional[str]:
+    """Return None: nobody knows paths."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,12 @@ class Judged:
 
 
 def find_growth(
-    recording: Recording, ages: Optional[Ages] = None, find_path: FindPath = lambda kind, key: None, limit: int = 0
+    recording: Recording, ages: Optional[Ages] = None, find_path: FindPath = no_path, limit: int = 0
 ) -> Sequence[Finding]:
     """Return what grows, what is surest and largest first.
 
     :param ages: of the blocks of one process; None where they are not known.
-    :param find_path: asked for few types.
+    :param find_path: asked for few types and sizes.
     :param limit: bytes that the process's memory may reach, 0: any number.
     """
     judge = _Judge(recording, ages, find_path, limit)
@@ -130,7 +136,7 @@ class _Judge:
         kind, key = one.series.kind, one.series.key
         named = key if kind == kinds.TYPE else f"blocks of {grouped(int(key))} bytes"
         leaked = self._follows(kinds.LEAK if kind == kinds.TYPE else kinds.LEAK_SIZE, one)
-        path = None if leaked else self._find_path(kind, key)
+        path = None if leaked else self._find_path(kind, key, one.trend.warns)
         root = None if leaked else self._follows(kinds.ROOT, one)
         holder = path or (root.series.key if root else None)
         kept = ": nothing points at them" if leaked else f", kept by {holder}" if holder else ""
@@ -220,11 +226,14 @@ class _Judge:
         )  # fmt: skip
 
     def free(self) -> Iterator[Finding]:
-        """Iterate over findings of heaps of which the free memory grows, and what is in use does not."""
+        """Iterate over findings of heaps of which the free memory grows beside what is in use.
+
+        Where what is in use falls, more is free, and the heap as a whole is no larger.
+        """
         for one in self._growing(kinds.HEAP):
             allocator, _, part = one.series.key.rpartition(" ")
             used = self._recording.find(kinds.HEAP, f"{allocator} in use")
-            if part != "free" or (used is not None and used.change > one.rise / 2):
+            if part != "free" or used is None or used.change > one.rise / 2 or not self._is_larger(used, one):
                 continue
             yield self._finding(
                 FRAGMENTATION, one, f"free memory of {allocator} {_grows(self._recording, one)}, and is not used again",
@@ -232,6 +241,13 @@ class _Judge:
                 f"`{'glibc trim' if allocator == 'glibc' else 'blocks summary'}` shows what keeps it from being given "
                 "back.", {"allocator": allocator},
             )  # fmt: skip
+
+    def _is_larger(self, used: Series, free: Judged) -> bool:
+        """Return whether a heap grows as its free memory does."""
+        pairs = zip(used.bytes, free.series.bytes)
+        whole = [None if one is None or other is None else one + other for one, other in pairs]
+        both = Series(kinds.HEAP, "", [None] * len(whole), whole)
+        return both.change >= free.rise / 2 and self._recording.trend(both).shape.grows
 
     def others(self) -> Iterator[Finding]:
         """Iterate over findings of memory of no heap, and of a heap of which no type and no size grows by itself."""

@@ -158,6 +158,7 @@ class _Measurement:
     def _take_types(self, reach: Reach) -> None:
         types = self._sources.block_types(reach)
         self._problems += types.problems
+        self._complete &= not any(problem.kind == "interrupted" for problem in types.problems)
         found = summarise(reach, types).data.types
         self._keep(kinds.TYPE, (Row(row.name, row.blocks, row.bytes) for row in found))
         self._take_leaks(reach, types)

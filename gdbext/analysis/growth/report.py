@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.analysis.growth import sample as kinds
 from gdbext.analysis.growth.census import Ages, Exchange, Generation
-from gdbext.analysis.growth.findings import FindPath, find_growth, limit_rates, span_text
+from gdbext.analysis.growth.findings import FindPath, find_growth, limit_rates, no_path, span_text
 from gdbext.analysis.growth.sample import ProcessId, Remark, Sample
 from gdbext.analysis.growth.series import Recording, Series
 from gdbext.analysis.growth.trend import FEW, seconds_until
@@ -51,6 +51,8 @@ class SampleRow:
     :param at: that in words.
     :param seconds: since the first sample; None where it is not known when each was.
     :type seconds: number
+    :param held: for how long the process stood still for it, in seconds; None where that is not known, and of the last.
+    :type held: number
     :param memory: what costs memory: resident, or in the core.
     :param used_blocks: blocks in use of all heaps.
     :param used_bytes: usable bytes of them.
@@ -64,6 +66,7 @@ class SampleRow:
     time: Optional[float] = column(None)
     at: str = column("when", json=False)
     seconds: Optional[float] = column(None)
+    held: Optional[float] = column(None)
     memory: Optional[int] = column("memory", Kind.BYTES)
     used_blocks: Optional[int] = column("blocks in use", Kind.COUNT)
     used_bytes: Optional[int] = column("in use", Kind.BYTES)
@@ -205,7 +208,7 @@ class Of:
 
     exchange: Optional[Exchange] = None
     ages: Optional[Ages] = None
-    find_path: FindPath = lambda kind, key: None
+    find_path: FindPath = no_path
     limit: int = 0
 
 
@@ -307,6 +310,7 @@ def _sample_row(recording: Recording, number: int, source: str) -> SampleRow:
         sample.time,
         _when(sample, recording.times[number] if recording.timed else None),
         recording.times[number] if recording.timed else None,
+        sample.held_seconds,
         memory.bytes if memory else None,
         sum(row.count or 0 for row in heaps) if heaps else None,
         sum(row.bytes or 0 for row in heaps) if heaps else None,

@@ -34,7 +34,7 @@ MAKERS = {
     "gdbext/borrowing/borrowed.py": {"TemporaryFile": "of our own, without a name: what the borrowed gdb says"},
     "gdbext/cli/gdbrun.py": {"open": OURS + ": what gdb says"},
     "gdbext/cli/output.py": {"Replacement": USERS + ": --json=FILE", "Addition": USERS + ": that of a core more"},
-    "gdbext/cli/run.py": {"mkdir": OURS + ": a sample and its question, or that of gdb after Python"},
+    "gdbext/cli/run.py": dict.fromkeys(("mkdir", "mkdtemp"), OURS + ": samples, questions"),
     "gdbext/cli/unpack.py": {"open": OURS + ": a core, unpacked"},
     "gdbext/cli/streams.py": {"open": "none is made: standard streams that are open already"},
     "gdbext/files.py": {"open": USERS + "; in place where it cannot be replaced", "Replacement": "that"},

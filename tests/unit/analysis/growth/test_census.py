@@ -10,7 +10,6 @@ from gdbext.analysis.growth.census import (
     Ageing,
     Census,
     count_blocks,
-    exchange,
     find_census,
     match,
     write_census,
@@ -50,7 +49,7 @@ def test_what_is_new_gone_and_kept():
     for seed in range(examples(80)):
         first, last = stops(seed, 2)
         kept = [at for at in last if at in first and are_same(first[at], last[at])]
-        found = exchange(census(first), census(last))
+        found = Ageing([census(first), census(last)]).exchange()
         size = sum(last[at][0] for at in kept)
         assert (found.kept_blocks, found.kept_bytes) == (len(kept), size)
         assert (found.new_blocks, found.gone_blocks) == (len(last) - len(kept), len(first) - len(kept))
@@ -80,7 +79,7 @@ def test_generations_follow_each_block_through_all_stops():
 def test_of_nothing_nothing_is_kept():
     empty, some = census({}), census({16: (24, 1)})
     assert len(match(empty, some).earlier) == len(match(some, empty).later) == 0
-    assert exchange(some, empty).gone_bytes == 24
+    assert Ageing([some, empty]).exchange().gone_bytes == 24
     assert Ageing([some, empty, some]).born.tolist() == [2]
 
 

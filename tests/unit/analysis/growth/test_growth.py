@@ -49,7 +49,7 @@ def found_in(samples, known=NOTHING):
 
 
 def test_what_grows_is_found_and_what_fills_is_not():
-    report = compared(growing(10), Of(find_path=lambda kind, key: f"global head of {key}"))
+    report = compared(growing(10), Of(find_path=lambda kind, key, sure: f"global head of {key}"))
     (finding,) = report.data.findings
     assert (finding.kind, finding.severity, finding.bytes) == ("growth", Severity.WARNING, 9 * MIB)
     assert "struct session grew by 9 MiB in 90 s, 360 MiB per hour" in finding.summary
@@ -141,7 +141,7 @@ def test_what_is_freed_again_is_a_tide():
 
 def test_what_leaks_is_kept_by_nothing():
     samples = growing(9, leak=lambda at: [("struct session", 4096 * (at + 1), MIB * (at + 1))])
-    (finding,) = compared(samples, Of(find_path=lambda kind, key: "never asked")).data.findings
+    (finding,) = compared(samples, Of(find_path=lambda kind, key, sure: "never asked")).data.findings
     assert "nothing points at them" in finding.summary and finding.details["leaked"]
 
 
@@ -173,6 +173,11 @@ def test_free_memory_that_grows_while_what_is_in_use_does_not():
     ]
     (finding,) = compared(samples).data.findings
     assert finding.kind == "fragmentation-growth" and finding.details["allocator"] == "glibc"
+
+
+def test_what_is_free_because_less_is_in_use_is_no_growth():
+    samples = [sample(at, heap=[("glibc in use", 9, (20 - at) * MIB), ("glibc free", 9, MIB * at)]) for at in range(9)]
+    assert found_in(samples) == []
 
 
 def test_memory_of_no_heap_is_named_by_its_owner():

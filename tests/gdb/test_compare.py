@@ -1,0 +1,192 @@
+"""``compare`` over cores and processes of a program that says what it holds after each of its steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import gdbext
+from gdbext.analysis.growth.census import Ageing, count_blocks
+from gdbext.analysis.growth.measure import Depth, measure_sample
+from gdbext.analysis.growth.report import Of, compare
+from gdbext.analysis.growth.sampletext import read_sample, sample_text
+from tests.support.cache import CHECKOUT
+from tests.support.growing import cores, running
+
+MIB = 1 << 20
+SESSION = 248  # bytes that the program asks for, and malloc gives
+
+
+def run(*arguments, status):
+    line = [sys.executable, "-m", "gdbext.cli", "compare", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
+    done = subprocess.run(line, capture_output=True, text=True, timeout=240, env=environment)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def asked(*arguments, status):
+    return json.loads(run(*arguments, "--json", status=status).stdout)
+
+
+def rows(document, kind):
+    return {row["key"]: row for row in document["data"]["changes"] if row["kind"] == kind}
+
+
+def record(what, count=10, seed=1):
+    """Return the answer over samples of a process, one behind each step, as if they were two seconds apart."""
+    samples, every = [], []
+    with running(what, seed) as here:
+        for _ in range(count):
+            here.step()
+            with gdbext.open_process(here.process.pid) as session:
+                samples.append(measure_sample(session, Depth.TYPES))
+                every.append(count_blocks(session.heaps()))
+    samples = [replace(one, time=1e9 + 2 * at) for at, one in enumerate(samples)]
+    known = Of(Ageing(every).exchange(), Ageing(every).ages())
+    return compare(samples, [f"sample {at}" for at in range(count)], known)
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory):
+    """Cores of a list that grows, beside a cache that fills and traffic that comes and goes."""
+    return cores(tmp_path_factory.mktemp("leaking"), "list,cache,traffic", range(6))
+
+
+def test_a_list_that_grows_is_first_with_its_type_and_path(leaking):
+    document = asked(*leaking, status=1)
+    finding, *others = document["data"]["findings"]
+    assert (finding["kind"], finding["severity"]) == ("growth", "warning")
+    assert "struct session" in finding["summary"] and "global sessions of growing" in finding["details"]["kept_by"]
+    assert not any(one["severity"] == "warning" for one in others)
+    step = MIB // SESSION
+    row = rows(document, "type")["struct session"]
+    assert (row["before_count"], row["now_count"]) == (step, 6 * step)
+    assert finding["bytes"] == row["change"] == 5 * step * SESSION
+    assert document["data"]["one_process"]
+    ages = {row["since"]: row for row in document["data"]["ages"] if row["group"] == "struct session"}
+    assert {since: row["blocks"] for since, row in ages.items()} == dict.fromkeys(range(1, 7), step)
+    text = run(*leaking[:2], status=0).stdout
+    assert "2 samples cannot tell growth from a start" in text and max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.full
+def test_its_twin_gives_no_warning(tmp_path):
+    document = asked(*cores(tmp_path, "cache,traffic", range(6)), status=0)
+    assert not any(one["severity"] == "warning" for one in document["data"]["findings"])
+
+
+def test_two_runs_are_compared_by_names_and_not_by_addresses(leaking, tmp_path):
+    (other,) = cores(tmp_path, "list,cache,traffic", [4], seed=2)
+    document = asked(leaking[0], other, status=0)
+    assert not document["data"]["one_process"] and document["data"]["blocks"] == []
+    step = MIB // SESSION
+    assert rows(document, "type")["struct session"]["change_count"] == 4 * step
+    assert rows(document, "root")["global sessions of growing"]["change"] == 4 * step * SESSION
+    assert not any("0x" in key for key in rows(document, "arena"))
+
+
+def test_in_gdb_what_is_selected_is_the_last_sample(leaking, tmp_path):
+    out = tmp_path / "answer.json"
+    script = f"gx compare {leaking[0]} {leaking[1]} --json={out}"
+    line = [
+        "gdb",
+        "-nx",
+        "-q",
+        "-batch",
+        "-iex",
+        "set debuginfod enabled off",
+        "-ex",
+        f"source {CHECKOUT}/gdbext/load.py",
+    ]
+    done = subprocess.run(
+        [*line, "-ex", f"core-file {leaking[3]}", "-ex", script], capture_output=True, text=True, timeout=120
+    )
+    document = json.loads(out.read_text())
+    step = MIB // SESSION
+    assert rows(document, "size")[str(SESSION)]["now_count"] > 4 * step, done.stderr
+    blocks = {row["blocks_are"]: row["blocks"] for row in document["data"]["blocks"]}
+    assert blocks["new"] >= 3 * step and blocks["kept"] >= step
+    assert [row["source"] for row in document["data"]["samples"]] == ["core.0", "core.1", "core.3"]
+
+
+def test_a_process_and_files_of_samples(tmp_path):
+    files = [tmp_path / "one.sample", tmp_path / "two.sample"]
+    with running("list") as here:
+        for file in files:
+            here.step()
+            with gdbext.open_process(here.process.pid) as session:
+                file.write_text(sample_text(measure_sample(session, Depth.SIZES)) + "\n")
+        limited = asked(files[0], "--pid", here.process.pid, "--memory-limit", "1G", status=0)
+        sampled = asked("--pid", here.process.pid, "--every", "0.1s", "--times", 2, status=0)
+    step = MIB // SESSION
+    assert rows(limited, "size")[str(SESSION)]["change_count"] == step
+    (limit,) = (row for row in limited["data"]["limits"] if row["limit"] == "--memory-limit")
+    assert limit["bytes"] == 1 << 30 and limit["seconds"] > 0
+    assert rows(sampled, "type")["struct session"]["change_count"] == 0
+    assert sampled["data"]["findings"] == [] and sampled["data"]["samples"][1]["seconds"] >= 0.1
+    assert sampled["data"]["samples"][0]["held"] > 0 and sampled["held_seconds"] > 0
+    files[1].write_text(files[0].read_text() + files[1].read_text())
+    alone = asked(*files, status=0)
+    assert [row["source"] for row in alone["data"]["samples"]] == ["one.sample", "two.sample:1", "two.sample:2"]
+    assert rows(alone, "size")[str(SESSION)]["change_count"] == step
+    assert read_sample(files[0].read_text().rstrip("\n")).process.program == "growing"
+
+
+GROWING = {
+    "lost,cache": ("growth", "nothing points at them"),
+    "table,linear": ("growth", "blocks of"),
+    "rising,tide": ("growth", f"blocks of {SESSION} bytes"),
+    "threads,traffic": ("thread-growth", "most of them idler"),
+    "arenas,traffic": ("arena-growth", "the number of arenas"),
+    "free,cache": ("fragmentation-growth", "free memory of glibc"),
+}
+
+
+@pytest.mark.parametrize("what", GROWING)
+def test_what_grows_is_first_within_ten_samples(what):
+    kind, said = GROWING[what]
+    found = record(what, 9).data.findings[0]
+    assert (found.kind, found.severity.value) == (kind, "warning") and said in found.summary
+
+
+@pytest.mark.parametrize("what", ["cache,traffic", "jump,linear", "crew,tide"])
+def test_twins_give_no_warning(what):
+    assert not record(what).findings
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("what", ["cache,traffic", "linear,tide", "tide", "traffic", "cache,crew,jump"])
+def test_twins_never_give_a_warning(what, seed):
+    report = record(what, seed=seed + 2)
+    assert not report.findings, report.data.findings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "two targets or more are needed"),
+        (["--every", "1s", "--times", "3"], "--every and --times need --pid"),
+        (["/nowhere", "/nothing"], "/nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, said):
+    done = run(*arguments, status=2)
+    assert said in done.stderr and done.stdout == ""
+
+
+def test_other_programs_are_not_compared(leaking, tmp_path):
+    with running("list") as here, gdbext.open_process(here.process.pid) as session:
+        text = sample_text(measure_sample(session, Depth.SIZES))
+    other = tmp_path / "other.sample"
+    other.write_text(text.replace('"growing"', '"shrinking"'))
+    assert "these are different programs" in run(other, leaking[0], status=2).stderr
+    other.write_text(text[:-9])
+    assert "this is no sample" in run(other, leaking[0], status=2).stderr
