@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import re
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 import pytest
@@ -13,6 +18,7 @@ import gdbext
 from gdbext.grammar import catalogue
 from gdbext.structures.walk import checking
 from tests.gdb.answers import ask
+from tests.support import growing
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable
@@ -186,7 +192,7 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         except Unavailable as reason:
             pytest.skip(str(reason))
         inside = stage.truth.ledger["live_blocks"][-1][0]
-        left_out = ("blocks at", "blocks refs", "blocks path", *STRUCTURES, *LOCKS, *JEMALLOC, *PYTHON)
+        left_out = ("compare", "blocks at", "blocks refs", "blocks path", *STRUCTURES, *LOCKS, *JEMALLOC, *PYTHON)
         lines = {command: command for command in COMMANDS if command not in left_out}
         lines.update({"blocks at": f"blocks at {inside}", "blocks at (stack)": "blocks at $sp"})
         lines["blocks list (columns)"] = f"blocks list --columns {BLOCK_COLUMNS}"
@@ -198,6 +204,7 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         stage = stages.get(Board("core"), "hash_tables", ("--modes", "stale,rehash", "--entries", "500"))
     except Unavailable as reason:
         pytest.skip(str(reason))
+    gathered["compare"].append(compared(tmp_path_factory.mktemp("growing")))
     folder = tmp_path_factory.mktemp("shapes")
     lines = {name: text.replace("{folder}", str(folder)) for name, text in STRUCTURES.items()}
     for name, envelope in zip(lines, ask(stage, *lines.values())):
@@ -242,6 +249,16 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
         for name, envelope in zip(lines, ask(stage, *lines.values())):
             gathered[name].append(envelope)
     return gathered
+
+
+def compared(folder: Path) -> dict[str, Any]:
+    """Return what the shell program says of two cores of a process: gdb has one, and no names for the other."""
+    line = [sys.executable, "-m", "gdbext.cli", "compare", "--memory-limit", "1G", "--json"]
+    line += map(str, growing.cores(folder, "list,threads", (0, 1)))
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=environment)
+    envelope: dict[str, Any] = json.loads(done.stdout)
+    return envelope
 
 
 def leaves(value: Any, known: dict[str, Row], path: str = "") -> Iterator[tuple[str, Any]]:

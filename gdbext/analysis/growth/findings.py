@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from gdbext.analysis.footprint.ledger import GUARDS, MAIN_STACK, STACKS
 from gdbext.analysis.growth import sample as kinds
 from gdbext.analysis.growth.census import Ages, Generation
 from gdbext.analysis.growth.sample import Limit
 from gdbext.analysis.growth.series import Recording, Series
-from gdbext.analysis.growth.trend import FEW, FEW_WITH_AGES, MANY, Shape, Trend, seconds_until
+from gdbext.analysis.growth.trend import FEW, FEW_WITH_AGES, MANY, Trend, seconds_until
 from gdbext.report import Confidence, Finding, Severity
 from gdbext.wording import count_text, grouped, size_text
 
-GROWTH, FRAGMENTATION, ARENAS, THREADS = ("growth", "fragmentation-growth", "arena-growth", "thread-growth")
+GROWTH = "growth"
+FRAGMENTATION = "fragmentation-growth"
+ARENAS = "arena-growth"
+THREADS = "thread-growth"
 
 LEAST_BYTES = 256 << 10  # by which something must have grown
 _LEAST_THREADS, _LEAST_ARENAS, _LEAST_ENTRIES = 5, 4, 100
@@ -24,7 +28,8 @@ _TOGETHER = 0.2  # by how much the rates of what grows together may differ
 _EXPLAINED = 0.5  # of what a heap has more, that types or sizes have
 _MOST = 5
 _BY_CONTENTS = ("unknown", "C string", "UTF-16 text", "zeros", "pointers")
-_OF_HEAPS = (" in use", " free")
+_IN_USE = " in use"
+_OF_THREADS = (STACKS, MAIN_STACK, GUARDS)
 
 _REMEDY = (
     "See who allocates {what} and who should free it; `blocks path ADDRESS` shows what keeps one, `blocks retained` "
@@ -52,6 +57,11 @@ class Judged:
     def rise(self) -> int:
         """By how much it has grown."""
         return self.series.change
+
+    @property
+    def weight(self) -> Tuple[Severity, Confidence]:
+        """How bad it is, and how sure."""
+        return Severity.WARNING if self.trend.warns else Severity.INFO, self.trend.confidence
 
 
 def find_growth(
@@ -123,11 +133,12 @@ class _Judge:
         return found
 
     def _survival(self, kind: str, key: str) -> Optional[float]:
-        """Return how much of what came between samples is still there: the least of all times, None if not known."""
+        """Return how much of what came between samples is still there, of all bytes; None if that is not known."""
         if self._ages is None or kind not in (kinds.TYPE, kinds.SIZE) or self._ages.typed != (kind == kinds.TYPE):
             return None
-        shares = [one.blocks / one.came_blocks for one in self._generations(key)[1:-1] if one.came_blocks]
-        return min(shares) if shares else None
+        between = self._generations(key)[1:-1]
+        came = sum(one.came_bytes for one in between)
+        return sum(one.bytes for one in between) / came if came else None
 
     def _generations(self, key: str) -> Sequence[Generation]:
         return () if self._ages is None else self._ages.generations.get(key, ())
@@ -140,18 +151,19 @@ class _Judge:
         root = None if leaked else self._follows(kinds.ROOT, one)
         holder = path or (root.series.key if root else None)
         kept = ": nothing points at them" if leaked else f", kept by {holder}" if holder else ""
-        evidence = [
+        evidence = (
             *self._shape_lines(one),
             *self._age_lines(kind, one),
             *([f"what {root.series.key} alone keeps has grown by {size_text(root.rise)}"] if root else []),
             *self._table_lines(one),
             *_beside_lines(one, beside),
-        ]
-        return self._finding(
-            GROWTH, one, f"{named} {_grows(self._recording, one)}{kept}", evidence,
-            _LEAKED if leaked else _REMEDY.format(what=named),
-            {"of": kind, "key": key, "kept_by": holder, "leaked": leaked is not None},
-        )  # fmt: skip
+        )
+        summary, remedy = f"{named} {_grows(self._recording, one)}{kept}", _REMEDY.format(what=named)
+        details = {"of": kind, "key": key, "kept_by": holder, "leaked": leaked is not None}
+        made = Finding(
+            GROWTH, *one.weight, summary, evidence=evidence, remedy=_LEAKED if leaked else remedy, details=details
+        )
+        return self._completed(one, made)
 
     def _follows(self, kind: str, one: Judged) -> Optional[Judged]:
         """Return what of another kind grows as fast or faster, the nearest; None where nothing does."""
@@ -186,7 +198,7 @@ class _Judge:
             return
         last = len(generations)
         if kept >= _NEVER_FREED:
-            yield f"of what came between any two samples nothing, or next to nothing, is gone in sample {last}"
+            yield "of what came between the samples nothing, or next to nothing, is gone in the last"
         oldest = next((each for each in generations[1:-1] if each.came_blocks), None)
         if oldest is not None:
             came = count_text(oldest.came_blocks, "block")
@@ -204,14 +216,18 @@ class _Judge:
         self._threads_grow = one.trend.shape.grows
         named = self._growing(kinds.THREAD, _LEAST_THREADS)
         of = f", most of them {named[0].series.key}" if named else ""
-        stacks = self._recording.find(kinds.OWNER, "thread stacks")
+        stacks = self._recording.find(kinds.OWNER, STACKS)
         cost = [f"thread stacks have {size_text(stacks.change)} more"] if stacks and stacks.change > 0 else []
-        yield self._finding(
-            THREADS, one, f"the number of threads {_grows(self._recording, one)}{of}",
-            [*self._shape_lines(one), *cost],
-            "Threads are started and do not end, or nobody joins them: `thread apply all bt 3` shows where they are.",
-            {"name": named[0].series.key if named else None},
-        )  # fmt: skip
+        made = Finding(
+            THREADS,
+            *one.weight,
+            f"the number of threads {_grows(self._recording, one)}{of}",
+            evidence=(*self._shape_lines(one), *cost),
+            remedy="Threads are started and do not end, or nobody joins them: `thread apply all bt 3` shows where they "
+            "are.",
+            details={"name": named[0].series.key if named else None},
+        )
+        yield self._completed(one, made)
 
     def arenas(self) -> Iterator[Finding]:
         """Iterate over the finding about arenas, unless each came with a thread of its own."""
@@ -220,10 +236,15 @@ class _Judge:
             return
         of_kind = self._growing(kinds.ARENA_KIND, 1)
         size = [f"{each.series.key} arenas hold {size_text(each.rise)} more" for each in of_kind[:_MOST]]
-        yield self._finding(
-            ARENAS, one, f"the number of arenas {_grows(self._recording, one)}", [*self._shape_lines(one), *size],
-            "Bound them: MALLOC_ARENA_MAX of glibc, narenas of jemalloc; arenas made by hand have to be destroyed.", {},
-        )  # fmt: skip
+        made = Finding(
+            ARENAS,
+            *one.weight,
+            f"the number of arenas {_grows(self._recording, one)}",
+            evidence=(*self._shape_lines(one), *size),
+            remedy="Bound them: MALLOC_ARENA_MAX of glibc, narenas of jemalloc; what makes arenas by itself has to "
+            "destroy them.",
+        )
+        yield self._completed(one, made)
 
     def free(self) -> Iterator[Finding]:
         """Iterate over findings of heaps of which the free memory grows beside what is in use.
@@ -235,12 +256,16 @@ class _Judge:
             used = self._recording.find(kinds.HEAP, f"{allocator} in use")
             if part != "free" or used is None or used.change > one.rise / 2 or not self._is_larger(used, one):
                 continue
-            yield self._finding(
-                FRAGMENTATION, one, f"free memory of {allocator} {_grows(self._recording, one)}, and is not used again",
-                [*self._shape_lines(one), *_used_line(used)],
-                f"`{'glibc trim' if allocator == 'glibc' else 'blocks summary'}` shows what keeps it from being given "
-                "back.", {"allocator": allocator},
-            )  # fmt: skip
+            command = "glibc trim" if allocator == "glibc" else "blocks summary"
+            made = Finding(
+                FRAGMENTATION,
+                *one.weight,
+                f"free memory of {allocator} {_grows(self._recording, one)}, and is not used again",
+                evidence=(*self._shape_lines(one), *_used_line(used)),
+                remedy=f"`{command}` shows what keeps it from being given back.",
+                details={"allocator": allocator},
+            )
+            yield self._completed(one, made)
 
     def _is_larger(self, used: Series, free: Judged) -> bool:
         """Return whether a heap grows as its free memory does."""
@@ -254,26 +279,32 @@ class _Judge:
         explained = sum(one.rise for one in self._growing(kinds.SIZE, 1))
         for one in self._growing(kinds.OWNER):
             key = one.series.key
-            of_heap = key.endswith(" in use")
-            if (of_heap and explained > _EXPLAINED * one.rise) or (not of_heap and _is_of_heap(key)):
+            of_heap = key.endswith(_IN_USE)
+            if (of_heap and explained > _EXPLAINED * one.rise) or (not of_heap and self._is_judged(key)):
                 continue
             why = "no type and no size has most of it" if of_heap else "it is of no heap"
-            yield self._finding(
-                GROWTH, one, f"{key} {_grows(self._recording, one)}", [*self._shape_lines(one), why],
-                "`rss` shows the mappings; `blocks types` and `blocks retained` what is in the heap.",
-                {"of": kinds.OWNER, "key": key, "kept_by": None, "leaked": False},
-            )  # fmt: skip
+            remedy = "`rss` shows the mappings; `blocks types` and `blocks retained` what is in the heap."
+            yield self._simple(one, key, (*self._shape_lines(one), why), remedy)
         yield from self._tables()
+
+    def _is_judged(self, owner: str) -> bool:
+        """Return whether an owner is memory of a heap or of threads, which other figures are about."""
+        heaps = [row.key[: -len(_IN_USE)] for row in self._recording.of_kind(kinds.HEAP) if row.key.endswith(_IN_USE)]
+        return owner in _OF_THREADS or owner.startswith(tuple(f"{heap} " for heap in heaps))
 
     def _tables(self) -> Iterator[Finding]:
         if self._growing(kinds.TYPE) or self._growing(kinds.SIZE):
             return
         for one in self._growing(kinds.TABLE, _LEAST_ENTRIES)[:_MOST]:
-            yield self._finding(
-                GROWTH, one, f"the table {one.series.key} {_grows(self._recording, one)}", [*self._shape_lines(one)],
-                f"`slabskew {one.series.key}` examines it.",
-                {"of": kinds.TABLE, "key": one.series.key, "kept_by": None, "leaked": False},
-            )  # fmt: skip
+            key = one.series.key
+            yield self._simple(one, f"the table {key}", self._shape_lines(one), f"`slabskew {key}` examines it.")
+
+    def _simple(self, one: Judged, what: str, evidence: Iterable[str], remedy: str) -> Finding:
+        """Return the finding that something grows of which nothing else is known."""
+        details = {"of": one.series.kind, "key": one.series.key, "kept_by": None, "leaked": False}
+        summary = f"{what} {_grows(self._recording, one)}"
+        made = Finding(GROWTH, *one.weight, summary, evidence=tuple(evidence), remedy=remedy, details=details)
+        return self._completed(one, made)
 
     def _judged(self, series: Optional[Series], least: int) -> Optional[Judged]:
         if series is None or series.change < least:
@@ -283,25 +314,19 @@ class _Judge:
 
     # -- all
 
-    def _finding(
-        self, kind: str, one: Judged, summary: str, evidence: Sequence[str], remedy: str, details: Mapping[str, Any]
-    ) -> Finding:
+    def _completed(self, one: Judged, made: Finding) -> Finding:
+        """Return a finding with what all of them have: bytes, shape, rate, and when limits are reached."""
         limits = list(self._limits())
-        sized = one.series.values is one.series.bytes
-        return Finding(
-            kind,
-            Severity.WARNING if one.trend.warns else Severity.INFO,
-            one.trend.confidence,
-            summary,
-            bytes=one.rise if sized else None,
-            evidence=(*evidence, *(line for line, _ in limits)),
-            remedy=remedy,
+        return replace(
+            made,
+            bytes=one.rise if one.series.values is one.series.bytes else None,
+            evidence=(*made.evidence, *(line for line, _ in limits)),
             details={
-                **details,
+                **made.details,
                 "shape": one.trend.shape.value,
                 "rise": one.rise,
-                "per_second": one.trend.rate if self._recording.timed else None,
-                "limits": [made for _, made in limits],
+                "per_hour": per_hour(self._recording, one.trend.rate),
+                "limits": [fields for _, fields in limits],
             },
         )
 
@@ -348,10 +373,13 @@ def _grows(recording: Recording, one: Judged) -> str:
 
 
 def _rate_text(one: Judged, sized: bool) -> str:
-    hourly = one.trend.rate * 3600
-    if one.trend.shape is Shape.UNKNOWN or hourly < 1:
-        return ""
-    return f", {size_text(round(hourly)) if sized else grouped(round(hourly))} per hour"
+    hourly = round(one.trend.rate * 3600)
+    return f", {size_text(hourly) if sized else grouped(hourly)} per hour" if hourly > 0 else ""
+
+
+def per_hour(recording: Recording, rate: float) -> Optional[int]:
+    """Return a rate by the hour; None where it is not known when samples were."""
+    return round(rate * 3600) if recording.timed else None
 
 
 def span_text(seconds: float) -> str:
@@ -361,12 +389,6 @@ def span_text(seconds: float) -> str:
             value = seconds / size
             return f"{value:.1f} {unit}" if value < 10 else f"{grouped(round(value))} {unit}"
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-
-
-def _is_of_heap(owner: str) -> bool:
-    """Return whether an owner is memory of a heap, of threads, or address space alone: judged by other figures."""
-    first = owner.split(" ", 1)[0]
-    return first in ("glibc", "jemalloc") or owner in ("thread stacks", "main thread stack", "thread stack guards")
 
 
 def _used_line(used: Optional[Series]) -> Sequence[str]:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.analysis.growth import sample as kinds
 from gdbext.analysis.growth.census import Ages, Exchange, Generation
-from gdbext.analysis.growth.findings import FindPath, find_growth, limit_rates, no_path, span_text
+from gdbext.analysis.growth.findings import FindPath, find_growth, limit_rates, no_path, per_hour, span_text
 from gdbext.analysis.growth.sample import ProcessId, Remark, Sample
 from gdbext.analysis.growth.series import Recording, Series
 from gdbext.analysis.growth.trend import FEW, seconds_until
@@ -90,8 +90,8 @@ class ChangeRow:
     :param now_count: likewise.
     :param change_count: ``now_count`` less ``before_count``.
     :type change_count: signed
-    :param per_second: the median rate, of bytes, else of the count; None where it is not known when samples were.
-    :type per_second: number
+    :param per_hour: the median rate, of bytes, else of the count; None where it is not known when samples were.
+    :type per_hour: signed
     :param shape: ``flat``, ``warming up``, ``one jump``, ``up and down``, ``growing``, ``up and down but
         rising``, ``shrinking``, ``too few samples``.
     :type shape: word
@@ -105,7 +105,7 @@ class ChangeRow:
     before_count: Optional[int] = column("number before", Kind.COUNT)
     now_count: Optional[int] = column("now", Kind.COUNT)
     change_count: Optional[int] = column("change", Kind.COUNT)
-    per_second: Optional[float] = column(None)
+    per_hour: Optional[int] = column(None)
     shape: str = column("shape")
 
 
@@ -163,8 +163,8 @@ class LimitRow:
     :type limit: word
     :param bytes: the limit.
     :param taken: of it.
-    :param per_second: how fast that grows, in bytes; None where it is not known when samples were.
-    :type per_second: number
+    :param per_hour: how fast that grows, in bytes; None where it is not known when samples were.
+    :type per_hour: signed bytes
     :param seconds: until it is reached; None: not at this rate.
     :type seconds: number
     :param left: that in words.
@@ -173,7 +173,7 @@ class LimitRow:
     limit: str = column("limit")
     bytes: int = column("bytes", Kind.BYTES)
     taken: int = column("taken", Kind.BYTES)
-    per_second: Optional[float] = column(None)
+    per_hour: Optional[int] = column(None)
     seconds: Optional[float] = column(None)
     left: str = column("reached in", json=False)
 
@@ -275,7 +275,7 @@ def _change(recording: Recording, one: Series) -> ChangeRow:
         count,
         counts,
         _less(counts, count),
-        trend.rate if recording.timed else None,
+        per_hour(recording, trend.rate),
         trend.shape.value,
     )
 
@@ -361,7 +361,7 @@ def _limits(recording: Recording, given: int) -> Iterator[LimitRow]:
     for limit, rate in limit_rates(recording, given):
         left = seconds_until(limit.bytes, limit.taken, rate) if recording.timed else None
         words = "not at this rate" if left is None else span_text(left)
-        yield LimitRow(limit.what, limit.bytes, limit.taken, rate if recording.timed else None, left, words)
+        yield LimitRow(limit.what, limit.bytes, limit.taken, per_hour(recording, rate), left, words)
 
 
 def _problems(samples: Sequence[Sample]) -> Iterator[Problem]:
