@@ -12,6 +12,7 @@ from gdbext.analysis.growth.census import Ages, Generation
 from gdbext.analysis.growth.sample import Limit
 from gdbext.analysis.growth.series import Recording, Series
 from gdbext.analysis.growth.trend import FEW, FEW_WITH_AGES, MANY, Trend, seconds_until
+from gdbext.analysis.pins.retained import SHARED
 from gdbext.report import Confidence, Finding, Severity
 from gdbext.wording import count_text, grouped, size_text
 
@@ -29,6 +30,7 @@ _EXPLAINED = 0.5  # of what a heap has more, that types or sizes have
 _MOST = 5
 _BY_CONTENTS = ("unknown", "C string", "UTF-16 text", "zeros", "pointers")
 _IN_USE = " in use"
+_NAMELESS = "anonymous memory"
 _OF_THREADS = (STACKS, MAIN_STACK, GUARDS)
 
 _REMEDY = (
@@ -149,13 +151,13 @@ class _Judge:
         leaked = self._follows(kinds.LEAK if kind == kinds.TYPE else kinds.LEAK_SIZE, one)
         path = None if leaked else self._find_path(kind, key, one.trend.warns)
         root = None if leaked else self._follows(kinds.ROOT, one)
-        holder = path or (root.series.key if root else None)
+        holder = None if leaked else self._holder(path, root)
         kept = ": nothing points at them" if leaked else f", kept by {holder}" if holder else ""
         evidence = (
             *self._shape_lines(one),
             *self._age_lines(kind, one),
-            *([f"what {root.series.key} alone keeps has grown by {size_text(root.rise)}"] if root else []),
-            *self._table_lines(one),
+            *([f"what {_root_text(root)} has grown by {size_text(root.rise)}"] if root else []),
+            *(f"the table {table.series.key} {_grows(self._recording, table)}" for table in self._tables_that_grow()),
             *_beside_lines(one, beside),
         )
         summary, remedy = f"{named} {_grows(self._recording, one)}{kept}", _REMEDY.format(what=named)
@@ -173,13 +175,15 @@ class _Judge:
             return next(iter(of_name), None)
         return min(found, key=lambda other: other.rise, default=None)
 
-    def _table_lines(self, one: Judged) -> Iterator[str]:
-        """Iterate over tables that get as many entries as there are blocks more."""
-        counts = [count for count in one.series.counts if count is not None]
-        more = counts[-1] - counts[0] if counts else 0
-        for table in self._growing(kinds.TABLE, _LEAST_ENTRIES):
-            if abs(table.rise - more) <= _TOGETHER * more:
-                yield f"{table.series.key} has {count_text(table.rise, 'entry', 'entries')} more"
+    def _tables_that_grow(self) -> Sequence[Judged]:
+        return self._growing(kinds.TABLE, _LEAST_ENTRIES)[:_MOST]
+
+    def _holder(self, path: Optional[str], root: Optional[Judged]) -> Optional[str]:
+        """Return what keeps blocks, in words: a table whose bins lie in mappings of their own has no better name."""
+        tables = self._tables_that_grow()
+        if tables and (path is None or path.startswith(_NAMELESS)):
+            return f"the table {tables[0].series.key}"
+        return path or (root.series.key if root else None)
 
     # -- evidence
 
@@ -295,7 +299,7 @@ class _Judge:
     def _tables(self) -> Iterator[Finding]:
         if self._growing(kinds.TYPE) or self._growing(kinds.SIZE):
             return
-        for one in self._growing(kinds.TABLE, _LEAST_ENTRIES)[:_MOST]:
+        for one in self._tables_that_grow():
             key = one.series.key
             yield self._simple(one, f"the table {key}", self._shape_lines(one), f"`slabskew {key}` examines it.")
 
@@ -357,6 +361,10 @@ def _by_weight(one: Judged) -> Tuple[bool, int, str]:
     return not one.trend.warns, -one.rise, one.series.key
 
 
+def _root_text(root: Judged) -> str:
+    return f"{SHARED} keep" if root.series.key == SHARED else f"{root.series.key} alone keeps"
+
+
 def _beside_lines(one: Judged, beside: Sequence[Judged]) -> Iterator[str]:
     said = [f"of {grouped(int(other.series.key))} bytes by {size_text(other.rise)}" for other in beside[:_MOST]]
     if said:
@@ -367,6 +375,7 @@ def _grows(recording: Recording, one: Judged) -> str:
     """Return how much something has grown, and where it is known when samples were, how fast."""
     sized = one.series.values is one.series.bytes
     rise = size_text(one.rise) if sized else grouped(one.rise)
+    rise += " entries" if one.series.kind == kinds.TABLE else ""
     if not recording.timed or not recording.times[-1]:
         return f"grew by {rise} in {count_text(len(recording.samples), 'sample')}"
     return f"grew by {rise} in {span_text(recording.times[-1])}{_rate_text(one, sized)}"

@@ -26,6 +26,7 @@ BY_CHANCE = 3e-5  # how likely the order of values that do not rise may be: many
 _LIKELY = 0.02  # from which a rise is mentioned
 _GOES_ON = 0.6  # of the rise before: what the last part of the time adds, at least
 _EVEN = 0.4  # of the rate: what a step adds, at least, where each step adds something
+_UNEVEN = 3.0  # times the median: gaps between samples up to that count as even
 _NOISE = 0.1  # of the range: a smaller drop is no tooth
 _STEADY = 0.02  # of the largest value: a smaller range is flat
 _PARTS = 10  # in which long series are judged
@@ -111,7 +112,7 @@ def _shape(times: Sequence[float], values: Sequence[float], chance: float, few: 
     if _is_jump(values):
         return Shape.JUMP
     if _rises(values, chance):
-        if len(values) >= few and not goes_on(times, values):
+        if len(values) >= few and not _goes_on(times, values):
             return Shape.WARMING_UP
         return Shape.RISING_SAWTOOTH if _teeth(values) else Shape.GROWING
     if _teeth(values) and _teeth([-value for value in values]):
@@ -137,6 +138,16 @@ def median_rate(times: Sequence[float], values: Sequence[float]) -> float:
     pairs = combinations(zip(times, values), 2)
     slopes = [(high - low) / (later - earlier) for (earlier, low), (later, high) in pairs if later > earlier]
     return median(slopes) if slopes else 0.0
+
+
+def _goes_on(times: Sequence[float], values: Sequence[float]) -> bool:
+    """Return whether a rise goes on by time or, where samples are about equally far apart, by sample.
+
+    What grows does so by the work done, which a busy machine spreads unevenly over time.
+    """
+    gaps = [after - before for before, after in zip(times, times[1:])]
+    even = max(gaps) <= _UNEVEN * median(gaps)
+    return goes_on(times, values) or (even and goes_on([float(at) for at in range(len(values))], values))
 
 
 def goes_on(times: Sequence[float], values: Sequence[float]) -> bool:

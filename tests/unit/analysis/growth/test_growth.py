@@ -151,6 +151,14 @@ def test_sizes_stand_for_types_that_are_not_known():
     assert finding.details["of"] == "size" and "blocks of 248 bytes grew" in finding.summary
 
 
+def test_a_table_names_what_mappings_of_its_own_keep():
+    samples = growing(9, table=lambda at: [("names", 4096 * (at + 1), None), ("other", 7, None)])
+    path = "anonymous memory 0x7f00-0x7f80 +0x8, by 1 pointer"
+    (finding,) = compared(samples, Of(find_path=lambda kind, key, sure: path)).data.findings
+    assert finding.details["kept_by"] == "the table names"
+    assert any("the table names grew by 32 768 entries" in line for line in finding.evidence)
+
+
 def test_threads_that_grow_come_before_what_they_take():
     rows = {
         "total": lambda at: [("memory", None, 9 * MIB), ("threads", 3 + at, None), ("arenas", 1 + at, None)],

@@ -180,6 +180,14 @@ def test_a_rise_goes_on_or_not():
     assert not goes_on([0.0] * 9, times)
 
 
+def test_samples_that_are_not_quite_even_count_as_such():
+    uneven = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.5, 13.0]
+    steps = [10.0 * at for at in range(9)]
+    assert not goes_on(uneven, steps) and find_trend(uneven, steps).warns
+    long_last = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]  # a cache that fills looks like that
+    assert not find_trend(long_last, steps).warns
+
+
 def test_the_floor_of_a_long_series_is_the_least_of_each_part():
     times, floor = floor_of(list(map(float, range(21))), [5, *([9, 1] * 10)])
     assert floor == [1] * 10 and times[0] == 1.5
