@@ -396,8 +396,13 @@ def span_text(seconds: float) -> str:
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             value = seconds / size
-            return f"{value:.1f} {unit}" if value < 10 else f"{grouped(round(value))} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+            return f"{_short(value)} {unit}"
+    return f"{_short(seconds)} s"
+
+
+def _short(value: float) -> str:
+    """Return a number in two digits and more; round ones without a decimal."""
+    return f"{value:.1f}".removesuffix(".0") if value < 9.95 else grouped(round(value))
 
 
 def _used_line(used: Optional[Series]) -> Sequence[str]:

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Callable, List, Mapping, Optional, Sequence, TypeVar
 
-from gdbext.analysis.growth.sample import KINDS, Limit, ProcessId, Remark, Row, Sample
+from gdbext.analysis.growth.sample import KINDS, LEAK_SIZE, OTHER, SIZE, Limit, ProcessId, Remark, Row, Sample
 from gdbext.errors import UsageError
 from gdbext.grammar.exchange import SAMPLE_START
 from gdbext.wording import unicode_text
@@ -15,9 +15,10 @@ FORMAT = "gdbext/sample/1"
 MOST_BYTES = 4 << 20  # of a line
 _MOST_ROWS = 4096  # of a kind; what is written has far fewer
 _MOST_TEXT = 4096
+_MOST_DIGITS = 20
 _MOST_REMARKS = 64
 _LARGEST = (1 << 63) - 1
-_LATEST = 1e12  # seconds since the epoch
+_LATEST = 250e9  # seconds since the epoch: what a calendar has
 
 _Value = TypeVar("_Value")
 
@@ -142,7 +143,15 @@ def _read_rows(document: Mapping[str, Any]) -> Mapping[str, Sequence[Row]]:
     unknown = set(document) - set(KINDS)
     if unknown:
         raise _wrong("it has rows of a kind that is not known")
-    return {kind: _list(document, kind, _read_row, _MOST_ROWS) for kind in KINDS if kind in document}
+    found = {kind: _list(document, kind, _read_row, _MOST_ROWS) for kind in KINDS if kind in document}
+    for kind in (SIZE, LEAK_SIZE):
+        if not all(_is_size(row.key) for row in found.get(kind, ())):
+            raise _wrong("a size is no number of bytes")
+    return found
+
+
+def _is_size(key: str) -> bool:
+    return key == OTHER or (key.isascii() and key.isdigit() and len(key) <= _MOST_DIGITS)
 
 
 def _parts(value: Any, count: int) -> Sequence[Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from gdbext.analysis.growth import sample as kinds
 from gdbext.analysis.growth.census import Ages, Generation
+from gdbext.analysis.growth.findings import span_text
 from gdbext.analysis.growth.report import Of, compare
 from gdbext.analysis.growth.sample import OTHER, Limit, ProcessId, Remark, Row, Sample
 from gdbext.analysis.growth.series import Recording
@@ -201,6 +202,15 @@ def test_how_long_limits_last():
     assert rows["--memory-limit"].taken == 16 * MIB
     assert rows["--memory-limit"].seconds == pytest.approx(140, rel=0.05)
     assert any("cgroup of 100 MiB is reached in" in line for line in report.data.findings[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.25, "0.2 s"), (7.96, "8 s"), (18, "18 s"), (119, "119 s"), (120, "2 min"), (5400, "90 min"),
+     (9000, "2.5 h"), (86400 * 3, "3 days"), (86400 * 4000, "4 000 days")],
+)  # fmt: skip
+def test_spans_of_time(seconds, text):
+    assert span_text(seconds) == text
 
 
 def test_changes_of_both_signs_are_listed_the_largest_of_each_kind_first():
