@@ -44,7 +44,9 @@ class Sources(Protocol):
     def heaps(self) -> Sequence[Heap]:
         """Return every heap; it may be none."""
 
-    def reach(self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None) -> Reach:
+    def reach(
+        self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None
+    ) -> Reach:
         """Return what can be reached from the roots.
 
         :param reading: what counts as a pointer.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from gdbext.memory.intervals import I64, slices
 
 _MOST_SIZE = 0xFFFFFFFF  # a block of 4 GiB and more counts as one of that size, here
 _MOST_NAMES = 255  # groups that are told apart; the others are one
+_AT_ONCE = 1 << 16  # blocks
 _SURE = (VTABLE, DEBUG_INFO, CONTAINER, SHAPE, PYTHON)
 _COLUMNS = ("address", "size", "group")
 
@@ -117,33 +118,26 @@ def _path(folder: str, name: str) -> str:
     return os.path.join(folder, f"{name}.npy")
 
 
-@dataclass(frozen=True)
-class Matched:
-    """Two stops of one process.
-
-    :param kept: rows of the earlier that are in the later, and where there, in order.
-    """
-
-    earlier: I64
-    later: I64
-
-
-def match(earlier: Census, later: Census) -> Matched:
-    """Return which blocks are in both."""
+def for_each_kept(earlier: Census, later: Census) -> Iterator[Tuple[I64, I64]]:
+    """Iterate over the blocks that are in both of two stops of one process: rows of the earlier, and of the later."""
     same_name = _same_names(earlier, later)
-    of, to = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for part in slices(len(earlier)):
-        address = np.asarray(earlier.address[part])
-        at = np.searchsorted(later.address, address)
-        at[at == len(later)] = max(len(later) - 1, 0)
-        same = np.zeros(len(address), np.bool_)
-        if len(later):
-            same = later.address[at] == address
-            same &= later.size[at] == earlier.size[part]
-            same &= same_name[earlier.group[part], later.group[at]]
-        of.append(part.start + np.flatnonzero(same))
-        to.append(at[same])
-    return Matched(np.concatenate(of), np.concatenate(to))
+    for part in slices(len(earlier), _AT_ONCE):
+        rows, at = _find_all(np.asarray(earlier.address[part]), later.address)
+        same = later.size[at] == earlier.size[part][rows]
+        same &= same_name[earlier.group[part][rows], later.group[at]]
+        yield part.start + rows[same], at[same]
+
+
+def _find_all(address: U64, among: U64) -> Tuple[I64, I64]:
+    """Return which of some addresses are among others, and where; both are in order."""
+    first, last = np.searchsorted(among, address[[0, -1]]).tolist()
+    window = np.asarray(among[first : last + 1])
+    if len(window) == len(address) and np.array_equal(window, address):
+        return np.arange(len(address)), np.arange(first, first + len(address))
+    at = np.searchsorted(window, address)
+    rows = np.flatnonzero(at < len(window))
+    rows = rows[window[at[rows]] == address[rows]]
+    return rows, first + at[rows]
 
 
 def _same_names(earlier: Census, later: Census) -> Mask:
@@ -223,11 +217,11 @@ class Ageing:
 
     def add(self, census: Census) -> None:
         """Take the next sample; of more than 255 the first ones are one."""
-        found = match(self._last, census)
         born = np.full(len(census), min(len(self._came), 255), np.uint8)
-        born[found.later] = self._born[found.earlier]
         new = np.ones(len(census), np.bool_)
-        new[found.later] = False
+        for before, now in for_each_kept(self._last, census):
+            born[now] = self._born[before]
+            new[now] = False
         self._last, self._born = census, born
         self._note(census, new)
 

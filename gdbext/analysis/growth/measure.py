@@ -9,7 +9,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from gdbext.analysis.blocks.summary import Summary, summary
 from gdbext.analysis.blocks.sums import CACHED, FREE, MMAPPED, TOP, USED, Tally, tally
 from gdbext.analysis.footprint.ledger import Ledger, cost_of, take_account
 from gdbext.analysis.footprint.residency import Residency, residency_of
@@ -122,8 +121,7 @@ class _Measurement:
         self._keep(kinds.ARENA_KIND, (row for heap, counts in tallies for row in _arena_kinds(heap, counts)))
         self._keep(kinds.ARENA, (row for row, _ in arenas))
         self._keep(kinds.ARENA_FREE, (row for _, row in arenas))
-        data: Summary = summary(heaps).data
-        self._keep(kinds.SIZE, (Row(str(row.size), row.used_blocks, row.used_bytes) for row in data.by_size))
+        self._keep(kinds.SIZE, (row for _, counts in tallies for row in _sizes(counts)))
 
     def _take_tables(self) -> None:
         if self._sources.debug is NO_DEBUG_INFO:
@@ -199,6 +197,14 @@ def _heap_rows(heap: Heap, counts: Tally) -> Iterator[Row]:
     if heap.caches_known:
         yield Row(f"{heap.allocator} in thread caches", counts.count(CACHED), counts.size(CACHED))
     yield Row(f"{heap.allocator} free", counts.count(FREE, TOP), counts.size(FREE, TOP))
+
+
+def _sizes(counts: Tally) -> Iterator[Row]:
+    """Iterate over the sizes of blocks in use."""
+    used = counts.by_size[:, [USED, MMAPPED]].sum(axis=1)
+    for size, count in zip(counts.sizes.tolist(), used.tolist()):
+        if count:
+            yield Row(str(size), count, size * count)
 
 
 _EVERY = (USED, MMAPPED, CACHED, FREE, TOP)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
+from gdbext.analysis.growth import census as blocks
 from gdbext.analysis.growth.census import (
     Ageing,
     Census,
     count_blocks,
     find_census,
-    match,
+    for_each_kept,
     write_census,
 )
 from gdbext.heap.model import Blocks, Heap, State
@@ -43,6 +45,12 @@ def stops(seed, count):
 def are_same(one, other):
     (size, group), (now, kind) = one, other
     return size == now and not (SURE[group] and SURE[kind] and KINDS[group] != KINDS[kind])
+
+
+@pytest.fixture(autouse=True)
+def parts(monkeypatch):
+    """Few blocks are matched at once, so that parts and their ends occur."""
+    monkeypatch.setattr(blocks, "_AT_ONCE", 7)
 
 
 def test_what_is_new_gone_and_kept():
@@ -78,7 +86,7 @@ def test_generations_follow_each_block_through_all_stops():
 
 def test_of_nothing_nothing_is_kept():
     empty, some = census({}), census({16: (24, 1)})
-    assert len(match(empty, some).earlier) == len(match(some, empty).later) == 0
+    assert list(for_each_kept(empty, some)) == [] and all(not len(now) for _, now in for_each_kept(some, empty))
     assert Ageing([some, empty]).exchange().gone_bytes == 24
     assert Ageing([some, empty, some]).born.tolist() == [2]
 
