@@ -70,9 +70,10 @@ def mappings(folder: Path, blocks: int) -> tuple[Path, Path]:
     return dumped(folder, HERE / "mappings.c", [], [str(blocks)])
 
 
-def threads(folder: Path, count: int, most_arenas: int = 16, kib: int = 4) -> tuple[Path, Path]:
-    """Threads that wait in a mutex, a condition or poll, with little of what they malloced left."""
-    return dumped(folder, HERE / "threads.c", ["-pthread", "-fno-builtin"], [str(count), str(most_arenas), str(kib)])
+def threads(folder: Path, count: int, most_arenas: int = 16, kib: int = 4, ended: bool = False) -> tuple[Path, Path]:
+    """Threads that wait in a mutex, a condition or poll, with little of what they malloced left; or have ended."""
+    arguments = [str(count), str(most_arenas), str(kib), *(["ended"] if ended else [])]
+    return dumped(folder, HERE / "threads.c", ["-pthread", "-fno-builtin"], arguments)
 
 
 def with_process(made: tuple[Path, Path], arguments: Sequence[str]) -> tuple[Path, Path]:

@@ -101,7 +101,7 @@ def subjects(options: argparse.Namespace) -> "dict[str, Subject]":
         ),
         "many-arenas": Subject(
             f"{options.arenas + 1} arenas",
-            lambda folder: cores.threads(folder, options.arenas, options.arenas + 1, 1024),
+            lambda folder: cores.threads(folder, options.arenas, options.arenas + 1, 1024, ended=True),
             {"ADDRESS": "&main_arena"},
         ),
         "mappings": Subject(

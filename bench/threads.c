@@ -1,5 +1,6 @@
 /* N threads that wait, each in a mutex, a condition or poll; each has malloced, and most of it is freed. Then a core.
-   Arguments: N (5 000), the most arenas (16), KiB that each thread mallocs (4); a fourth: no core, it waits. */
+   Arguments: N (5 000), the most arenas (16), KiB that each thread mallocs (4); a fourth: "live", no core, it waits;
+   "ended", the threads have ended when the core is written, and only what they left is in it. */
 #include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,6 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, guard = PTHREAD_MUTEX_I
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t met;
 static size_t blocks;
+static int ends;
 
 static void wait_for_ever(size_t number)
 {
@@ -36,7 +38,8 @@ static void *work(void *number)
         if (i % KEEP_EVERY)
             free(block[i]);
     pthread_barrier_wait(&met);
-    wait_for_ever((size_t)number);
+    if (!ends)
+        wait_for_ever((size_t)number);
     return block;
 }
 
@@ -44,6 +47,7 @@ int main(int argc, char **argv)
 {
     size_t count = argc > 1 ? strtoul(argv[1], NULL, 0) : 5000;
     mallopt(M_ARENA_MAX, argc > 2 ? atoi(argv[2]) : 16);
+    ends = argc > 4 && !strcmp(argv[4], "ended");
     blocks = (argc > 3 ? strtoul(argv[3], NULL, 0) : 4) * 1024 / BLOCK;
     pthread_attr_t small;
     pthread_attr_init(&small);
@@ -56,8 +60,8 @@ int main(int argc, char **argv)
             return 1;
     }
     pthread_barrier_wait(&met);
-    sleep(1); /* until all of them wait */
-    if (argc > 4)
+    sleep(2); /* until all of them wait, or have ended */
+    if (argc > 4 && !ends)
         pause();
     abort();
 }
