@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Optional, Protocol
 
@@ -144,3 +145,30 @@ def check() -> None:
     """
     for one in _checks.calls:
         one()
+    relieve()
+
+
+class Relief(Protocol):
+    """What holds more than it needs, where there is little memory."""
+
+    def relieve(self) -> None:
+        """Let go of it, where that is much."""
+
+
+_reliefs: "weakref.WeakSet[Relief]" = weakref.WeakSet()
+
+
+def relieve_with(one: Relief) -> None:
+    """Have something asked from now on, as long as it lives, to let go of what it holds; by whatever thread works."""
+    _reliefs.add(one)
+
+
+def is_tight() -> bool:
+    """Whether steps are to be small, so that what they make resident is little."""
+    return bool(_reliefs)
+
+
+def relieve() -> None:
+    """Let go of what need not be held: between steps, where work must not be ended."""
+    for one in tuple(_reliefs):
+        one.relieve()

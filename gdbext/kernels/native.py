@@ -26,10 +26,11 @@ from gdbext.kernels.damage import find_damage
 from gdbext.kernels.pointers import BlockIndex, Hits, PointerRules
 from gdbext.kernels.reference import ChunkRules, Words
 from gdbext.kernels.tally import MOST_TALLIED, Tally
-from gdbext.progress import check, threads
+from gdbext.progress import check, is_tight, relieve, threads
 
 ABI = 11
 STEP_MILLISECONDS = 50
+_SHORT_STEP = 2  # nodes anywhere bring 64 KiB each into memory (fault-around)
 _NAME = "libgdbext_native.so"
 DAMAGED = "is damaged: "
 _MOST = (1 << 64) - 1
@@ -37,6 +38,7 @@ _OUT_OF_MEMORY = -4
 _CHUNKS_AT_ONCE = 1 << 19
 _MOST_DISTINCT = 1 << 20
 _ROWS_AT_ONCE = 1 << 18
+_FEW_ROWS_AT_ONCE = 1 << 10
 _FEW = 256  # chains or addresses for which a call is not worth its preparation
 
 _u64, _u32, _pointer = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
@@ -148,6 +150,11 @@ def find_library() -> Tuple[Optional["Native"], str]:
     return Native(library), found[0]
 
 
+def step_milliseconds() -> int:
+    """Return how long a step of a job may last."""
+    return min(STEP_MILLISECONDS, _SHORT_STEP) if is_tight() else STEP_MILLISECONDS
+
+
 class NativeError(RuntimeError):
     """A defect of the library, or an argument that it refuses."""
 
@@ -201,10 +208,12 @@ class _Spans(chains.Spans):
         addresses = _column(addresses, "u8")
         values, known = np.empty(len(addresses), np.uint64), np.empty(len(addresses), np.uint8)
         how = (size, _swapped(self._byteorder), int(signed))
-        for at in range(0, len(addresses), _ROWS_AT_ONCE):
-            part = slice(at, at + _ROWS_AT_ONCE)
+        step = _FEW_ROWS_AT_ONCE if is_tight() else _ROWS_AT_ONCE
+        for at in range(0, len(addresses), step):
+            part = slice(at, at + step)
             given = (_place(addresses[part]), len(addresses[part]), *how, _place(values[part]), _place(known[part]))
             self._kernels._told(self._kernels._library.gx_gather_scalars(self._held.reference, *given))
+            relieve()
         return values, known.view(np.bool_)
 
 
@@ -422,8 +431,9 @@ class Native:
         """
         self.begun(job)
         self._library.gx_threads(threads())
-        while not self._told(self._library.gx_job_run(job, STEP_MILLISECONDS)):
+        while not self._told(self._library.gx_job_run(job, step_milliseconds())):
             check()
+        relieve()
 
     def begun(self, job: Optional[int]) -> int:
         """Return a job, unless the library has just refused to begin it."""

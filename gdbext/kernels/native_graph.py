@@ -13,7 +13,7 @@ from gdbext.kernels.chains import Span
 from gdbext.kernels.graph import Edges, TooManyEdges, Tree
 from gdbext.kernels.native import Native, NativeError
 from gdbext.kernels.pointers import U8, U32, U64, BlockIndex, Mask, PointerRules
-from gdbext.progress import check, threads
+from gdbext.progress import check, relieve, threads
 
 _i64, _u64, _u32, _pointer = ctypes.c_int64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
 _NO_ROOM = -2
@@ -125,8 +125,9 @@ class NativeGraphs:
         try:
             begun = self._kernels.begun(job)
             self._library.gx_threads(threads())
-            while not self._told(self._library.gx_graph_run(begun, native.STEP_MILLISECONDS)):
+            while not self._told(self._library.gx_graph_run(begun, native.step_milliseconds())):
                 check()
+            relieve()
             yield begun
         finally:
             self._library.gx_graph_free(job)

@@ -130,6 +130,16 @@ def check_reads(memory: Memory) -> Sequence[Problem]:
     return direct() if direct is not None else ()
 
 
+def spare_memory(memory: Memory, most: int) -> None:
+    """Have a memory leave little of itself in this process where there is little room; what can has such a method.
+
+    :param most: bytes of our own that may be taken; 0 is what is free.
+    """
+    direct = getattr(memory, "spare_memory", None)
+    if direct is not None:
+        direct(most)
+
+
 def knows_written(memory: Memory) -> bool:
     """Whether a memory knows what was never touched: see :func:`for_each_written`."""
     return hasattr(memory, "for_each_written")

@@ -73,6 +73,12 @@ class CoreFile:
         found = _find_written(self._file.descriptor, self._facts)
         return None if found is None else Coverage(*columns(found))
 
+    def let_go(self) -> None:
+        """Take what is mapped out of this process; the system may keep it, and it comes back when it is read."""
+        mapped = self.data.obj if isinstance(self.data, memoryview) else None
+        if isinstance(mapped, mapping.mmap) and hasattr(mapping, "MADV_DONTNEED"):
+            mapped.madvise(mapping.MADV_DONTNEED)
+
     def is_changed(self) -> bool:
         """Whether it was written to since it was opened.
 

@@ -145,8 +145,10 @@ class Session:
         if self._heaps is not None:
             return self._heaps
         from gdbext.heap.detect import find_heaps
+        from gdbext.memory import spare_memory
         from gdbext.memory.room import give_back
 
+        spare_memory(self.target.memory, self.settings.get("max-memory", 0))
         heaps = find_heaps(self.target, self.progress)
         give_back()
         if not any(heap.interrupted for heap in heaps):

@@ -86,7 +86,7 @@ const AT_ONCE: usize = sized(1 << 15, 5); // chains of a part at most
 const PARTS: usize = sized(64, 3); // where there are fewer chains: a few may be long
 const LONGEST: u64 = u32::MAX as u64; // nodes of a chain; one that is longer ends with a limit, and can be walked on
 const AHEAD: usize = sized(32, 2); // chains; nodes that lie anywhere in memory take long to come
-const PATIENCE: u64 = sized(1 << 12, 2) as u64; // links and chains between two looks at the clock
+const PATIENCE: u64 = sized(1 << 10, 2) as u64; // links and chains between two looks at the clock
 
 /// A walk along chains that can be left and taken up again.
 ///

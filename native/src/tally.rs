@@ -19,7 +19,7 @@ const MOST_NODES: u64 = 1 << 31;
 const LANES: usize = sized(64, 3); // chains side by side: nodes that lie anywhere in memory take long to come
 const LONG: u64 = sized(16, 2) as u64; // nodes after which a chain is fetched ahead by itself, and may be a cycle
 const AHEAD: u64 = 8; // nodes
-const PATIENCE: u32 = sized(1 << 10, 4) as u32; // rounds between two looks at the clock
+const PATIENCE: u32 = sized(1 << 8, 4) as u32; // rounds between two looks at the clock
 const SPREADING: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 over the golden ratio, as in `gdbext.kernels.tally`
 const UNSAMPLED: u32 = 58; // of 64 nodes one is kept: that whose product begins with so few zeros
 

@@ -36,10 +36,14 @@ from gdbext.memory.elf.elffile import PF_W, Image, Segment
 from gdbext.memory.hostfiles import FindFile, HostFiles
 from gdbext.memory.intervals import U64, Mask
 from gdbext.memory.pieces import Piece, PieceMemory, Source, closed
+from gdbext.memory.room import find_room, resident_of_files
+from gdbext.progress import relieve_with
 from gdbext.report import Problem
 
 _VSYSCALL = 0xFFFFFFFFFF600000
 _UNKNOWN = "???"
+_LARGE = 1 << 28  # bytes of a core
+_MOST_RESIDENT = 3 << 25  # bytes of files; what one step of a kernel reads comes on top
 
 
 class _Part(NamedTuple):
@@ -73,6 +77,7 @@ class ElfCore(PieceMemory):
     ) -> None:
         self.path = path
         self._open: Optional[CoreFile] = CoreFile(path, mmap)
+        self._most_resident = 0
         header, segments = read_headers(self._file)
         problems = check_truncation(self._file, segments)
         loads, overlaps = settle_loads(segments, header)
@@ -98,6 +103,32 @@ class ElfCore(PieceMemory):
         """Let go of the file, which is closed when nobody has a view of its bytes; reads raise NoTargetError then."""
         super().close()
         self._open = None
+
+    def spare_memory(self, most: int) -> None:
+        """Leave little of the core in this process from now on, where memory is short and the core large.
+
+        :param most: bytes of our own that may be taken; 0: memory is short where less is free than the core holds.
+        """
+        if self._file.held > _LARGE:
+            room = find_room()
+            if most or (room is not None and room.bytes < self._file.held):
+                self.bound_resident(_MOST_RESIDENT)
+
+    def bound_resident(self, most: int) -> None:
+        """Have the core's pages taken out of this process from now on, whenever more of files than that are in it.
+
+        They are read again from the file when they are needed: with little memory the system need not look for pages
+        that nobody uses any more, and our own memory stays where it is.
+
+        :param most: bytes.
+        """
+        self._most_resident = most
+        relieve_with(self)
+
+    def relieve(self) -> None:
+        """Take them out, where there are more."""
+        if self._open is not None and resident_of_files() > self._most_resident:
+            self._open.let_go()
 
     def check_reads(self) -> Sequence[Problem]:
         """Return a problem where the file was written to meanwhile.

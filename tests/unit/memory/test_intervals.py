@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdbext.memory.intervals import Coverage, columns, joined, merged, slices, subtract, unite, without
+from gdbext.memory.intervals import Coverage, columns, for_each_chosen, joined, merged, slices, subtract, unite, without
 
 BOUND = 120
 PAIRS = st.tuples(st.integers(0, BOUND), st.integers(0, 12))
@@ -113,3 +113,12 @@ def test_without_leaves_what_only_the_first_covers(intervals, taken):
     first, second = (unite([columns(each)]).covered for each in (intervals, taken))
     left = without((first.starts, first.ends), (second.starts, second.ends))
     assert cells(*left) == cells(first.starts, first.ends) - cells(second.starts, second.ends)
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(1, 7))
+def test_chosen_positions_come_so_many_at_a_time(mask, count):
+    parts = list(for_each_chosen(np.array(mask, np.bool_), count))
+    whole = [at for _, rows in parts for at in rows.tolist()]
+    assert whole == [at for at, chosen in enumerate(mask) if chosen]
+    assert [before for before, _ in parts] == list(range(0, len(whole), count))
+    assert all(len(rows) == count for _, rows in parts[:-1])

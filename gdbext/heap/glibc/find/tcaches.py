@@ -27,10 +27,11 @@ from gdbext.heap.glibc.layouts import TcacheLayout, chunk_sizes
 from gdbext.heap.glibc.sizes import FLAG_BITS, Sizes, sizes_for
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
+from gdbext.progress import relieve
 from gdbext.report import Problem
 from gdbext.target import Target
 
-_PIECE = 4096
+_PIECE = 1024
 _EXAMINED_LIMIT = 1 << 20
 _CLEAR = 1000  # links more for one reading than for the other
 _WALK_LIMIT = 64  # entries of one list that are looked at to judge it
@@ -124,6 +125,7 @@ def _find_of_layout(
     odd: set[int] = set()
     lone: set[int] = set()
     for start in range(0, min(len(users), _EXAMINED_LIMIT), _PIECE):
+        relieve()
         for address, entries, wrong, damaged in _consistent(search, layout, users[start : start + _PIECE]):
             if entries and _heads_fit(search, entries):
                 (odd if wrong else full).add(address)

@@ -19,7 +19,7 @@ from gdbext.heap.glibc.sizes import FLAG_BITS, PREV_INUSE, Sizes
 from gdbext.heap.model import U64
 from gdbext.kernels import ChunkRun, find_chunk, read_chunks, words_of
 from gdbext.memory import Buffer, view
-from gdbext.progress import SILENT, Progress
+from gdbext.progress import SILENT, Progress, is_tight, relieve
 from gdbext.report import Problem
 from gdbext.target import Target
 
@@ -46,6 +46,7 @@ class Segment:
 
 
 CHUNKS_AT_ONCE = 1 << 16  # some 2 MB of columns that are there twice
+FEW_AT_ONCE = 1 << 10  # each may bring 64 KiB into memory (fault-around)
 NONE_KNOWN: U64 = np.empty(0, np.uint64)
 
 
@@ -132,8 +133,10 @@ class _Walk:
         at = 0 if self.origin == self.segment.first else self._first_chunk()
         while at < self.stop:
             progress.at("MiB walked", self._address(at) - self.segment.start >> 20, self._mebibytes)
-            run = read_chunks(self.words, self.origin, at, self.stop, self.rules, CHUNKS_AT_ONCE)
-            if len(run) == CHUNKS_AT_ONCE and run.end < self.stop:
+            most = FEW_AT_ONCE if is_tight() else CHUNKS_AT_ONCE
+            run = read_chunks(self.words, self.origin, at, self.stop, self.rules, most)
+            relieve()
+            if len(run) == most and run.end < self.stop:
                 self._keep(run)
                 at = run.end
                 continue

@@ -1,5 +1,6 @@
 """The core reader, over cores written here: what is held, filled, absent, cut, hostile."""
 
+import gc
 import os
 import random
 import struct
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gdbext import open_core
+from gdbext import open_core, progress
 from gdbext.errors import BadCoreError, FaultError, GdbextError
+from gdbext.memory.elf import elfcore
 from gdbext.memory.elf.elfcore import ElfCore
+from gdbext.memory.room import Room
 from tests.support.elfwriter import CoreWriter, R, W, X, shared_object
 from tests.support.examples import examples
 
@@ -61,6 +64,44 @@ def test_view_does_not_copy(tmp_path):
     assert isinstance(whole, memoryview)
     assert core.view(0x10010, 8).obj is whole.obj
     assert core.read(0x10010, 8).obj is whole.obj
+
+
+def resident(path):
+    """Return the bytes of a file that are mapped and in memory, as the kernel has it."""
+    with open("/proc/self/smaps") as lines:
+        text = lines.read()
+    found = [part for part in text.split("VmFlags:") if f"{path}\n" in part]
+    return sum(int(part.split("\nRss:")[1].split()[0]) << 10 for part in found)
+
+
+def test_pages_that_were_read_go_where_memory_is_short(tmp_path):
+    data = random.Random(1).randbytes(1 << 20) * 4
+    path = save(tmp_path, CoreWriter().prstatus(1).load(0x10000, data).build())
+    core = ElfCore(path)
+    held = core.view(0x10000, len(data))
+    progress.check()
+    assert bytes(held) == data and resident(path) >= len(data)
+    core.bound_resident(1 << 40)
+    progress.check()
+    assert resident(path) >= len(data)
+    core.bound_resident(0)
+    progress.check()
+    assert resident(path) == 0 and bytes(held) == data
+    del core, held
+    gc.collect()
+    assert not progress.is_tight()
+
+
+@pytest.mark.parametrize(("most", "free", "short"), [(0, 1 << 30, False), (0, 1 << 20, True), (1 << 30, 1 << 30, True)])
+def test_memory_is_short_where_the_core_is_larger_or_somebody_says_so(tmp_path, monkeypatch, most, free, short):
+    monkeypatch.setattr(elfcore, "find_room", lambda: Room(free, "free"))
+    path = save(tmp_path, CoreWriter().prstatus(1).load(0x10000, bytes(PAGE)).build())
+    ElfCore(path).spare_memory(most)
+    assert not progress.is_tight()  # a small core is none that matters
+    monkeypatch.setattr(elfcore, "_LARGE", 1)
+    core = ElfCore(path)
+    core.spare_memory(most)
+    assert progress.is_tight() == short
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gdbext.heap.glibc.heap import find_heaps
 from gdbext.heap.glibc.read import walk
 from gdbext.heap.glibc.read.chunks import insert_few
 from gdbext.kernels import IN_USE, columns
-from gdbext.progress import SILENT
+from gdbext.progress import SILENT, relieve_with
 from tests.support.ptmalloc import HeapBuilder
 
 CHUNKS = 1_000_000  # what is held for a part of them at a time does not count any more
@@ -60,6 +60,26 @@ def test_the_peak_is_hardly_more_than_the_columns(kernels, arenas, monkeypatch):
     assert report.data.totals.used_blocks >= CHUNKS
     kept = sum(column.nbytes for column in heap.blocks.columns)
     assert kept + more <= 24 * len(heap.blocks) + scanned // 16
+
+
+class Relieved:
+    """Is asked to let go of what it holds, and holds nothing."""
+
+    asked = 0
+
+    def relieve(self):
+        self.asked += 1
+
+
+def test_where_memory_is_short_steps_are_small_and_find_the_same(monkeypatch):
+    monkeypatch.setitem(globals(), "CHUNKS", 20_000)
+    target, places, _ = crowded(1)
+    (usual,) = find_heaps(target, SILENT)
+    tight = Relieved()
+    relieve_with(tight)
+    (heap,) = find_heaps(target, SILENT)
+    assert all(np.array_equal(*both) for both in zip(heap.blocks.columns, usual.blocks.columns))
+    assert tight.asked > 15 and np.isin(places, heap.blocks.address).all()
 
 
 @pytest.mark.parametrize("places", [[], [0], [5], [0, 0, 2, 5, 5], [1, 3]])
