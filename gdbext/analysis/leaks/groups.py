@@ -66,17 +66,10 @@ def group_leaks(reach: Reach) -> LeakGroups:
     rows = np.flatnonzero(reach.states == NOT_REACHED)
     if not len(rows):
         return _grouped(rows, np.empty(0, np.uint64), Edges(np.zeros(1, np.uint64), *_NO_EDGES))
-    return _grouped(rows, reach.size[rows], _among(reach.leaked_edges, rows))
+    return _grouped(rows, reach.size[rows], reach.find_leaked_edges(rows))
 
 
 _NO_EDGES = np.empty(0, np.uint32), np.empty(0, np.bool_)
-
-
-def _among(edges: Edges, rows: I64) -> Edges:
-    """Return edges between leaked blocks with places for rows: what follows is as large as the leak, not the heap."""
-    place = np.zeros(len(edges.first) - 1, np.uint32)
-    place[rows] = np.arange(len(rows), dtype=np.uint32)
-    return Edges(np.append(edges.first[rows], edges.first[-1:]), place[edges.to], edges.interior)
 
 
 def _grouped(rows: I64, size: U64, edges: Edges) -> LeakGroups:

@@ -43,6 +43,13 @@ def check_room(blocks: int, each: int, what: str, most: int) -> None:
         raise TooLargeError(f"{taken}, more than {bound}", hint)
 
 
+def _among(edges: Edges, rows: I64) -> Edges:
+    """Return edges that lead only from and to some rows by their positions."""
+    place = np.zeros(len(edges.first) - 1, np.uint32)
+    place[rows] = np.arange(len(rows), dtype=np.uint32)
+    return Edges(np.append(edges.first[rows], edges.first[-1:]), place[edges.to], edges.interior)
+
+
 class Reach:
     """What is reachable, and how; made by :func:`gdbext.analysis.reach.mark.read_reach`, kept by the session.
 
@@ -123,6 +130,16 @@ class Reach:
         """As :attr:`edges`, among leaked blocks alone: cheap where little is leaked."""
         leaked: Mask = self.states == NOT_REACHED
         return block_edges(self.marked.spans, self.marked.blocks.index, self.rules, leaked)
+
+    def find_leaked_edges(self, rows: I64) -> Edges:
+        """Return :attr:`leaked_edges` by positions among the leaked rows: they take room for these, not for the heap.
+
+        :param rows: all that leaked, in order.
+        """
+        if self.rules.mangled:  # what a word stands for depends on all blocks
+            return _among(self.leaked_edges, rows)
+        index = BlockIndex(self.address[rows], self.size[rows])
+        return block_edges(self.marked.spans, index, self.rules, np.ones(len(rows), np.bool_))
 
     @cached_property
     def roots(self) -> U8:
