@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.types.blockwords import Words
-from gdbext.heap.model import U64, Mask
+from gdbext.heap.model import U32, U64, Mask
 from gdbext.memory.intervals import slices
 
 I64 = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ def _each(rows: Iterable[Objects], size: int, step: int, most: int) -> Iterator[
                 yield address[row] + (number - before).astype(np.uint64) * np.uint64(size)
 
 
-def follow(words: Words, among: I64, begun: Mask, leads: Mask, offsets: Sequence[int]) -> I64:
+def follow(words: Words, among: U32, begun: Mask, leads: Mask, offsets: Sequence[int]) -> U32:
     """Return the rows that links lead to, those that are begun with included.
 
     Each link by itself is a function from rows to rows; followed twice as far each time, it takes as many passes as
@@ -66,23 +66,25 @@ def follow(words: Words, among: I64, begun: Mask, leads: Mask, offsets: Sequence
     """
     reached = begun.copy()
     position = np.zeros(len(words.index), np.uint32)
-    position[among] = np.arange(1, len(among) + 1)
+    for part in slices(len(among)):
+        position[among[part]] = np.arange(part.start + 1, part.stop + 1)
     nexts = [_next_of(words, among, leads, position, offset) for offset in offsets]
+    del position
     before = -1
     while before != int(reached.sum()):
         before = int(reached.sum())
         for jump in nexts:
             _close(reached, jump)
-    found: I64 = among[reached]
+    found: U32 = among[reached]
     return found
 
 
-def _next_of(words: Words, among: I64, leads: Mask, position: "npt.NDArray[np.uint32]", offset: int) -> I64:
+def _next_of(words: Words, among: U32, leads: Mask, position: U32, offset: int) -> U32:
     """Return for each row the position of the one that it links to; its own where that is none of them.
 
     :param position: of each row among those, from 1; 0 is none of them.
     """
-    found = np.arange(len(among))
+    found = np.arange(len(among), dtype=np.uint32)
     for part in slices(len(among)):
         values, known = words.pointers(words.index.address[among[part]] + np.uint64(offset))
         to = words.rows_at(values)
@@ -92,12 +94,16 @@ def _next_of(words: Words, among: I64, leads: Mask, position: "npt.NDArray[np.ui
     return found
 
 
-def _close(reached: Mask, jump: I64) -> None:
+def _close(reached: Mask, jump: U32) -> None:
     """Add all that is reached by following one link any number of times."""
-    jump = jump.copy()
     for _ in range(64):
         more = jump[reached]
-        if reached[more].all():  # nothing new at this distance, so nothing beyond
+        if all(reached[more[part]].all() for part in slices(len(more))):  # nothing new so far, so nothing beyond
             return
-        reached[more] = True
-        jump = jump[jump]
+        for part in slices(len(more)):
+            reached[more[part]] = True
+        del more
+        farther = np.empty_like(jump)
+        for part in slices(len(jump)):
+            farther[part] = jump[jump[part]]
+        jump = farther

@@ -21,7 +21,7 @@ from gdbext.analysis.types.claims import Sheet
 from gdbext.analysis.types.fits import Fits
 from gdbext.analysis.types.flattened import BUCKETS, NODE, OBJECT, RANGE, STRING, Layout, Layouts, Link
 from gdbext.analysis.types.model import CONTAINER, HIGH, LOW, MEDIUM
-from gdbext.heap.model import U64, Mask
+from gdbext.heap.model import U32, U64, Mask
 from gdbext.memory.intervals import for_each_chosen, slices
 from gdbext.progress import Progress
 
@@ -159,16 +159,18 @@ class Propagation:
                 if self._is_own(layout, lot.link):
                     begun[self._rows(lot.value[sound])[0]] = True
         held = self.fits.tight if level == HIGH or layout.only_links else self.fits.holds
-        parts = [rows[held(rows, layout.size)] for _, rows in for_each_chosen(self.sheet.unknown())]
-        among = np.concatenate([np.empty(0, np.int64), *parts])
+        parts = (rows[held(rows, layout.size)] for _, rows in for_each_chosen(self.sheet.unknown()))
+        among = np.concatenate([np.empty(0, np.uint32), *(part.astype(np.uint32) for part in parts)])
         offsets = [link.offset for link in own]
         rows = chains.follow(self.words, among, begun[among], self._sound(layout, among), offsets)
-        if layout.only_links:
-            self._take(layout, rows, LOW)
-        else:
-            self._claim_records(layout, rows, level, any(link.kind == NODE for link in own))
+        for part in slices(max(len(rows), 1)):  # where there are none, too, the type has its number
+            some = rows[part].astype(np.int64)
+            if layout.only_links:
+                self._take(layout, some, LOW)
+            else:
+                self._claim_records(layout, some, level, any(link.kind == NODE for link in own))
 
-    def _sound(self, layout: Layout, rows: I64) -> Mask:
+    def _sound(self, layout: Layout, rows: U32) -> Mask:
         """Return which blocks have pointers where an object has them."""
         sound = np.ones(len(rows), np.bool_)
         for part in slices(len(rows), _step(layout)):
