@@ -24,7 +24,7 @@ from gdbext.analysis.types.model import (
     SIMILARITY,
     TEXT,
 )
-from gdbext.heap.model import U8, U64, Mask
+from gdbext.heap.model import U8, U32, U64, Mask
 from gdbext.kernels import SKIPPED, count_values, find_blocks
 from gdbext.memory.intervals import Coverage, for_each_chosen, slices
 from gdbext.progress import Progress
@@ -122,21 +122,24 @@ def _common_sizes(size: U64, named: Mask) -> U64:
     return sizes[counts >= LEAST_ALIKE]
 
 
-def _of_sizes(words: Words, chosen: Mask, like: I64) -> I64:
+def _of_sizes(words: Words, chosen: Mask, like: I64) -> U32:
     """Return the chosen rows of the same sizes as others."""
     sizes = np.unique(words.index.size[like])
-    found = [np.empty(0, np.int64)]
+    found = [np.empty(0, np.uint32)]
     for part in slices(len(chosen)):
         rows = part.start + np.flatnonzero(chosen[part])
-        found.append(rows[np.isin(words.index.size[rows], sizes)])
+        found.append(rows[np.isin(words.index.size[rows], sizes)].astype(np.uint32))
     return np.concatenate(found)
 
 
-def _some(rows: I64, most: int) -> I64:
+def _some(rows: "U32 | I64", most: int) -> I64:
     """Return about so many of the rows, spread by chance: types often take turns."""
-    chance = np.arange(len(rows), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
-    chosen: I64 = rows[chance % np.uint64(len(rows) // most + 1) == 0]
-    return chosen
+    every, found = np.uint64(len(rows) // most + 1), [np.empty(0, np.int64)]
+    for part in slices(len(rows)):
+        number = np.arange(part.start, part.stop, dtype=np.uint64)
+        chance = number * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+        found.append(rows[part][chance % every == 0].astype(np.int64))
+    return np.concatenate(found)
 
 
 def _match(wanted: U64, in_use: Mask, known: U64, code: "npt.NDArray[np.uint32]", named: Mask) -> I64:
