@@ -12,7 +12,7 @@ from gdbext.analysis.types.claims import Sheet
 from gdbext.analysis.types.model import LOW, MEDIUM, POINTERS, TEXT, ZEROS
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import for_each_chosen, slices
-from gdbext.progress import Progress
+from gdbext.progress import Progress, is_tight, relieve
 
 I64 = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -23,6 +23,7 @@ _CLEAR_TEXT = 8
 _WHOLE = 512  # bytes: of a larger block that begins with zeros only some words are looked at
 _SAMPLES = 64
 _AT_ONCE = 1 << 16  # rows
+_FEW_AT_ONCE = 1 << 10  # each may bring 64 KiB into memory (fault-around)
 _SAMPLED_AT_ONCE = 1 << 12  # rows
 
 C_STRING, UTF_16, ZEROED, ONLY_POINTERS = ("C string", "UTF-16 text", "zeros", "pointers")
@@ -32,9 +33,10 @@ def put_contents(words: Words, sheet: Sheet, progress: Progress) -> None:
     """Give the rows of which nothing is known what their first bytes look like."""
     unknown = sheet.unknown()
     total = int(np.count_nonzero(unknown))
-    for before, rows in for_each_chosen(unknown, _AT_ONCE):
+    for before, rows in for_each_chosen(unknown, _FEW_AT_ONCE if is_tight() else _AT_ONCE):
         progress.at("looking at contents", before, total)
         _put_part(words, sheet, rows)
+        relieve()
 
 
 def _put_part(words: Words, sheet: Sheet, rows: I64) -> None:
