@@ -18,7 +18,7 @@ from gdbext.analysis.map.cells import AddressMap, draw, map_all, map_heaps
 from gdbext.analysis.missing import with_target
 from gdbext.analysis.overview import Gathering, NamedTable, Overview, completed, cost_rows, share_rows
 from gdbext.analysis.pins.naming import Places
-from gdbext.analysis.pins.retained import Retained, find_kept, retained
+from gdbext.analysis.pins.retained import Retained, find_keepers, retained, sum_up
 from gdbext.analysis.pins.retainedtree import TreeRow, retained_tree
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.analysis.tables.search import Looked
@@ -121,11 +121,12 @@ class _Gatherer:
         """
         session, take = self._session, self._gathered.take
         reach = session.reach(PLAIN)
+        keepers = find_keepers(reach, session.root_names)
         types, problems = find_types(session, reach)
         if any(problem.kind == "interrupted" for problem in problems):
             types = None
         places = Places(reach, session.root_names, lambda: types)
-        kept = find_kept(reach, session.root_names)
+        kept = sum_up(reach, keepers)
         held: Retained = take(retained(reach, kept, places, _TOP, problems))
         tree: List[TreeRow] = list(retained_tree(reach, kept, types))
         leaked = take(leaks.leaks(reach, types))

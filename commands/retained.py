@@ -18,8 +18,9 @@ def find(session: Any, arguments: Any) -> Report:
     reach = read_reach(session, arguments)
     names = session.root_names
     flame = find_output(session, arguments, "flame")
-    kept = retained.find_kept(reach, names)
+    keepers = retained.find_keepers(reach, names)
     types, problems = find_types(session, reach)
+    kept = retained.sum_up(reach, keepers)
     if any(problem.kind == "interrupted" for problem in problems):
         types = None  # sums over a part of a type's blocks say nothing
     if flame is not None:

@@ -57,6 +57,7 @@ struct Link {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
+    Begin,
     Search,
     Count,
     Sum,
@@ -74,28 +75,27 @@ impl Job {
             return Err(Error::BadArgument);
         }
         let roots = Roots::new(graph.rows(), entry, entries, roots)?;
-        let mut job = Job {
-            numbers: filled(graph.rows() + roots.count(), 0)?,
+        Ok(Job {
+            numbers: Vec::new(),
             order: Vec::new(),
             links: Vec::new(),
             labels: Vec::new(),
             first: Vec::new(),
             above: Vec::new(),
-            stage: Stage::Search,
+            stage: Stage::Begin,
             at: 0,
             graph: Compact::new(graph)?,
             roots,
             open: Vec::new(),
             way: Vec::new(),
-        };
-        push(&mut job.links, Link { up: 0, low: 0 })?;
-        Ok(job)
+        })
     }
 
     /// Searches until the deadline; returns whether it has come to an end.
     pub fn run(&mut self, deadline: Instant) -> Result<bool> {
         loop {
             match self.stage {
+                Stage::Begin => self.begin_to_search()?,
                 Stage::Search => self.search()?,
                 Stage::Count => self.count(),
                 Stage::Sum => self.sum()?,
@@ -121,6 +121,14 @@ impl Job {
         for (to, &dominator) in dominators.iter_mut().zip(&self.numbers) {
             *to = dominator;
         }
+    }
+
+    /// Takes what a search needs: by now the graph that was copied may be gone.
+    fn begin_to_search(&mut self) -> Result<()> {
+        self.numbers = filled(self.graph.rows() + self.roots.count(), 0)?;
+        push(&mut self.links, Link { up: 0, low: 0 })?;
+        self.stage = Stage::Search;
+        Ok(())
     }
 
     /// Gives a node its number, and remembers to visit its targets.

@@ -152,7 +152,7 @@ pub unsafe extern "C" fn gx_graph_run(job: *mut GraphJob, milliseconds: u32) -> 
             Work::Components(work) => work.run(deadline),
             Work::Breadth(work) => work.run(deadline),
             Work::Dominators(work) => work.run(deadline),
-            Work::Retained(work) => Ok(work.run(deadline)),
+            Work::Retained(work) => work.run(deadline),
             Work::Failed(error) => Err(*error),
         };
         if let Err(error) = done {

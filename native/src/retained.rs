@@ -4,7 +4,16 @@ use std::time::Instant;
 
 use crate::digraph::{MOST, NONE, PATIENCE};
 use crate::dominators::SUPER;
-use crate::fallible::{filled, Error, Result};
+use crate::fallible::{filled, push, Error, Result};
+
+const MANY: u8 = u8::MAX;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    Count,
+    Begin,
+    Add,
+}
 
 /// A sum that can be left and taken up again.
 pub struct Job<'a> {
@@ -13,12 +22,13 @@ pub struct Job<'a> {
     /// The bytes and the number of the nodes that each dominates.
     bytes: &'a mut [u64],
     counts: &'a mut [u32],
-    /// How many of those below each are not yet added.
-    open: Vec<u32>,
+    /// How many of those right below each are not yet added; [`MANY`] where that is in `many`.
+    open: Vec<u8>,
+    many: Vec<(u32, u32)>,
     at: usize,
     /// The node that has just been added to, with all below it.
     here: Option<u32>,
-    counted: bool,
+    stage: Stage,
     sound: bool,
     reached: usize,
     done: usize,
@@ -33,20 +43,25 @@ impl<'a> Job<'a> {
             return Err(Error::BadArgument);
         }
         let open = filled(nodes, 0)?;
-        let (at, here, counted, sound, reached, done) = (0, None, false, true, 0, 0);
-        Ok(Job { dominators, size, bytes, counts, open, at, here, counted, sound, reached, done })
+        counts.fill(0);
+        let (many, at, here, stage, sound, reached, done) = (Vec::new(), 0, None, Stage::Count, true, 0, 0);
+        Ok(Job { dominators, size, bytes, counts, open, many, at, here, stage, sound, reached, done })
     }
 
     /// Adds until the deadline; returns whether it has come to an end, which it has too when that is no tree.
-    pub fn run(&mut self, deadline: Instant) -> bool {
+    pub fn run(&mut self, deadline: Instant) -> Result<bool> {
         loop {
-            let more = if self.counted { self.add() } else { self.count() };
+            let more = match self.stage {
+                Stage::Count => self.count(),
+                Stage::Begin => self.begin()?,
+                Stage::Add => self.add(),
+            };
             if !more || !self.sound {
                 self.sound = self.sound && self.done == self.reached;
-                return true;
+                return Ok(true);
             }
             if Instant::now() >= deadline {
-                return false;
+                return Ok(false);
             }
         }
     }
@@ -56,30 +71,58 @@ impl<'a> Job<'a> {
         self.sound
     }
 
+    /// Counts those right below each, where the numbers of all below will be.
     fn count(&mut self) -> bool {
         let until = self.open.len().min(self.at + PATIENCE);
-        for node in self.at..until {
-            let above = self.dominators[node];
-            (self.bytes[node], self.counts[node]) = (0, 0);
-            if above == NONE {
-                continue;
-            }
-            self.reached += 1;
-            self.bytes[node] = self.size.get(node).copied().unwrap_or(0);
-            self.counts[node] = 1;
-            if above != SUPER {
+        for &above in &self.dominators[self.at..until] {
+            if above != NONE && above != SUPER {
                 match self.dominators.get(above as usize) {
-                    Some(&known) if known != NONE => self.open[above as usize] += 1,
+                    Some(&known) if known != NONE => self.counts[above as usize] += 1,
                     _ => self.sound = false,
                 }
             }
         }
+        self.go_on(until, Stage::Begin);
+        true
+    }
+
+    /// Gives each its own bytes, and keeps how many are right below it in less room.
+    fn begin(&mut self) -> Result<bool> {
+        let until = self.open.len().min(self.at + PATIENCE);
+        for node in self.at..until {
+            let (below, reached) = (self.counts[node], self.dominators[node] != NONE);
+            self.open[node] = below.min(u32::from(MANY)) as u8;
+            if self.open[node] == MANY {
+                push(&mut self.many, (node as u32, below))?;
+            }
+            self.reached += usize::from(reached);
+            self.counts[node] = u32::from(reached);
+            self.bytes[node] = self.size.get(node).copied().filter(|_| reached).unwrap_or(0);
+        }
+        self.go_on(until, Stage::Add);
+        Ok(true)
+    }
+
+    fn go_on(&mut self, until: usize, next: Stage) {
         self.at = until;
         if until == self.open.len() {
-            self.counted = true;
-            self.at = 0;
+            (self.stage, self.at) = (next, 0);
         }
-        true
+    }
+
+    /// Notes that one right below a node was added; returns whether it was the last.
+    fn close_one(&mut self, node: usize) -> bool {
+        if self.open[node] == MANY {
+            if let Ok(at) = self.many.binary_search_by_key(&(node as u32), |&(node, _)| node) {
+                self.many[at].1 -= 1;
+                if self.many[at].1 == 0 {
+                    self.open[node] = 0;
+                }
+            }
+        } else {
+            self.open[node] -= 1;
+        }
+        self.open[node] == 0
     }
 
     /// Returns whether there is more to do.
@@ -98,9 +141,8 @@ impl<'a> Job<'a> {
             let to = above as usize;
             self.bytes[to] = self.bytes[to].wrapping_add(self.bytes[node as usize]);
             self.counts[to] += self.counts[node as usize];
-            self.open[to] -= 1;
             // What lies ahead is met there.
-            if self.open[to] == 0 && to < self.at {
+            if self.close_one(to) && to < self.at {
                 self.here = Some(above);
             }
         }
@@ -126,7 +168,7 @@ mod tests {
     fn found(dominators: &[u32], size: &[u64]) -> Option<(Vec<u64>, Vec<u32>)> {
         let (mut bytes, mut counts) = (vec![9; dominators.len()], vec![9; dominators.len()]);
         let mut job = Job::new(dominators, size, &mut bytes, &mut counts).unwrap();
-        while !job.run(Instant::now()) {}
+        while !job.run(Instant::now()).unwrap() {}
         let sound = job.sound();
         Some((bytes, counts)).filter(|_| sound)
     }
@@ -148,6 +190,18 @@ mod tests {
         assert!(Job::new(&[SUPER], &[1, 1], &mut [0], &mut [0]).is_err());
         assert!(Job::new(&[SUPER], &[1], &mut [], &mut [0]).is_err());
         assert!(Job::new(&[SUPER], &[1], &mut [0], &mut [0, 0]).is_err());
+    }
+
+    #[test]
+    fn any_number_may_be_right_below_one() {
+        for count in [1, 253, 254, 255, 256, 257, 70_000] {
+            for top in [0, count / 2, count] {
+                let mut dominators = vec![top as u32; count + 1];
+                dominators[top] = SUPER;
+                let (bytes, counts) = found(&dominators, &vec![8; count + 1]).unwrap();
+                assert_eq!((bytes[top], counts[top]), (8 * (count as u64 + 1), count as u32 + 1));
+            }
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ from gdbext.analysis.growth.sample import Limit, ProcessId, Remark, Row, Sample,
 from gdbext.analysis.leaks.groups import group_leaks
 from gdbext.analysis.leaks.tables import Tables
 from gdbext.analysis.missing import is_whole
-from gdbext.analysis.pins.retained import SHARED, find_kept, root_rows
+from gdbext.analysis.pins.retained import SHARED, find_keepers, root_rows, sum_up
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.model import GLOBAL, PLAIN, REGISTER, STACK, STATE_NAMES, TLS
 from gdbext.analysis.sources import Sources
@@ -170,7 +170,7 @@ class _Measurement:
         self._keep(kinds.LEAK_SIZE, (Row(str(row.size), row.blocks, row.bytes) for row in tables.by_size()))
 
     def _take_roots(self, reach: Reach) -> None:
-        kept = find_kept(reach, self._sources.debug.names)
+        kept = sum_up(reach, find_keepers(reach, self._sources.debug.names))
         shared, blocks = kept.shared
         rows = [Row(_root_key(row.kind, row.root), row.blocks, row.retained) for row in root_rows(kept, 0)]
         self._keep(kinds.ROOT, [*rows, Row(SHARED, blocks, shared)])

@@ -7,7 +7,8 @@ it for (T. Lengauer, R. Tarjan, 1979). So no byte counts for two roots, and what
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
+from functools import cached_property
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -128,7 +129,7 @@ class Kept:
     count: U32
     rows: int
 
-    @property
+    @cached_property
     def reached(self) -> Mask:
         """Which blocks any root leads to."""
         mask: Mask = self.count[: self.rows] > 0
@@ -137,20 +138,37 @@ class Kept:
     @property
     def shared(self) -> Tuple[int, int]:
         """Bytes that several roots lead to, and their blocks."""
-        mask = self.reached & (self.dominator[: self.rows] == SUPER)
-        return int(self.bytes[: self.rows].sum(where=mask)), int(self.count[: self.rows].sum(where=mask))
+        total = count = 0
+        for part in slices(self.rows):
+            rows = part.start + np.flatnonzero(self.reached[part] & (self.dominator[: self.rows][part] == SUPER))
+            total += int(self.bytes[rows].sum())
+            count += int(self.count[rows].sum())
+        return total, count
 
 
-def find_kept(reach: Reach, names: RootNames) -> Kept:
+class Keepers(NamedTuple):
+    """The dominator tree without its sums, which take three times as much."""
+
+    owned: Owned
+    dominator: U32
+
+
+def find_keepers(reach: Reach, names: RootNames) -> Keepers:
     """Return what keeps what alive."""
     owned = find_owners(reach, names)
     reach.progress.at("finding what keeps what alive", 0, None)
     dominator = find_dominators(reach.find_edges(), owned.row, owned.owner)
+    give_back()
+    return Keepers(owned, dominator)
+
+
+def sum_up(reach: Reach, keepers: Keepers) -> Kept:
+    """Return how much each keeps alive."""
     rows = len(reach)
-    total, count = sum_up_tree(dominator, reach.size)
+    total, count = sum_up_tree(keepers.dominator, reach.size)
     count[rows:] -= np.minimum(count[rows:], np.uint32(1))
     give_back()
-    return Kept(owned, dominator, total, count, rows)
+    return Kept(*keepers, total, count, rows)
 
 
 def retained(reach: Reach, kept: Kept, places: Places, top: int, problems: Sequence[Problem] = ()) -> Report:
@@ -257,7 +275,9 @@ def _type_rows(reach: Reach, kept: Kept, places: Places, top: int, whole: int) -
     count = np.zeros(len(names), np.int64)
     for part in slices(len(code)):
         count += np.bincount(code[part][reached[part]], minlength=len(names))
-    outer = reached & (code > 0) & ~_nested(kept, code)
+    outer = _nested(kept, code)
+    for part in slices(len(code)):
+        outer[part] = reached[part] & (code[part] > 0) & ~outer[part]
     total = _sums(code, kept.bytes[: kept.rows], outer, len(names))
     own = _sums(code, reach.size, reached, len(names))
     rows = [
@@ -283,14 +303,14 @@ def _nested(kept: Kept, code: U32) -> Mask:
     """Return which blocks something of their own type dominates."""
     nested = np.zeros(kept.rows, np.bool_)
     leads = np.zeros(int(code.max(initial=0)) + 1, np.bool_)
-    leads[code[kept.count[: kept.rows] > 1]] = True
+    for part in slices(kept.rows):
+        leads[code[part][kept.count[: kept.rows][part] > 1]] = True
     leads[0] = False  # the unknown
-    left, reached = [np.empty(0, np.int64)], kept.reached
+    left, reached = 0, kept.reached
     for part in slices(kept.rows):
         rows = part.start + np.flatnonzero(reached[part] & leads[code[part]])
-        left.append(_climb(kept, code, rows, nested))
-    rows = np.concatenate(left)
-    if len(rows):
+        left += len(_climb(kept, code, rows, nested))
+    if left:
         nested[_nested_in_tour(kept, code, leads)] = True
     return nested
 

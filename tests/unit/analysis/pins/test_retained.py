@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext.analysis.pins.naming import Places
-from gdbext.analysis.pins.retained import find_kept, retained
+from gdbext.analysis.pins.retained import find_keepers, retained, sum_up
 from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from gdbext.memory import Region
 from gdbext.render import json_pieces, text
@@ -24,7 +24,7 @@ def ask(world, top=20, names=None, types=None):
         every = [TypeName(name, "debug info") for name in ("unknown", "one", "two", "three")]
         known = BlockTypes(every, code, np.full(len(code), HIGH, np.uint8))
     places = Places(reach, names or SaidNames(), lambda: known)
-    report = retained(reach, find_kept(reach, places.names), places, top)
+    report = retained(reach, sum_up(reach, find_keepers(reach, places.names)), places, top)
     document = json.loads("".join(json_pieces(report, schema="x/1", target=None, limit=None)))
     return document["data"], " ".join("".join(text(report, exact=True, limit=None)).split())
 
@@ -164,7 +164,8 @@ def test_what_is_retained_is_what_is_lost(edges, entries, codes):
     def cost(**without):
         return sum(size[one] for one in reached - lost(edges, entries, **without))
 
-    kept = find_kept(world.reach(), names)
+    reach = world.reach()
+    kept = sum_up(reach, find_keepers(reach, names))
     assert {row for row in range(NODES) if kept.count[row]} == reached
     for row in reached:
         assert int(kept.bytes[row]) == cost(without_block={row})

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdbext.analysis.pins.retained import find_kept
+from gdbext.analysis.pins.retained import find_keepers, sum_up
 from gdbext.analysis.pins.retainedtree import folded, retained_tree
 from gdbext.analysis.types.model import HIGH, BlockTypes, TypeName
 from tests.support.examples import examples
@@ -25,7 +25,7 @@ def tree_of(world, codes=None, names=None):
     if codes is not None:
         code = np.array([codes.get(address, 0) for address in reach.address.tolist()], np.uint32)
         types = BlockTypes([TypeName(name, "debug info") for name in NAMES], code, np.full(len(code), HIGH, np.uint8))
-    kept = find_kept(reach, names or SaidNames())
+    kept = sum_up(reach, find_keepers(reach, names or SaidNames()))
     return retained_tree(reach, kept, types), kept
 
 
