@@ -52,7 +52,9 @@ def read_reach(session: Any, arguments: Any) -> Reach:
 
 
 def find_types(session: Any, reach: Reach, leaked: bool = False) -> SomeTypes:
-    """Return the types of all blocks, or of the leaked ones, and what is missing of them; None where that was stopped.
+    """Return the types of all blocks, or of the leaked ones, and what is missing of them.
+
+    None where that was stopped, or there is not enough memory.
 
     An answer about reachability holds without them.
     """
@@ -60,6 +62,8 @@ def find_types(session: Any, reach: Reach, leaked: bool = False) -> SomeTypes:
         types: BlockTypes = session.leaked_types(reach, alike=True) if leaked else session.block_types(reach)
     except KeyboardInterrupt:
         return None, [Problem("interrupted", None, "stopped while types were looked for: they are left out")]
+    except TooLargeError as error:
+        return None, [Problem("not-examined", None, f"types: {error.message}")]
     return types, types.problems
 
 

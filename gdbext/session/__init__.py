@@ -237,10 +237,14 @@ class Session:
         return self._without_names(replace(found, problems=cut))
 
     def block_types(self, reach: Reach) -> BlockTypes:
-        """Return what the blocks are."""
+        """Return what the blocks are.
+
+        :raises TooLargeError: there is not enough memory for it.
+        """
         if self._block_types is None or self._block_types[0] is not reach:
             from gdbext.analysis.types.find import find_types
 
+            reach.check_types()
             found = find_types(reach, self.debug.clues(), self.progress, tables=self._shaped_tables())
             if any(problem.kind == "interrupted" for problem in found.problems):
                 return found  # made anew next time

@@ -18,22 +18,30 @@ from gdbext.progress import Progress
 from gdbext.target import Target
 from gdbext.wording import count_text, size_text
 
-# Bytes of our own that each block takes besides what is known of it: 24 and 44 of 6 million blocks (bench/chained.c).
+# Bytes of our own that each block takes: what is known of it (address, size, state, arena), and besides that 24 for
+# marking and 44 for edges of 6 million blocks (bench/chained.c), 22 and 43 of 60 million (bench/small.c).
+KNOWN = 18
 MARKING = 30
 FINDING_EDGES = 50
+# What marking leaves, and what types take besides that: 18 of 60 million blocks.
+MARKED = 17
+FINDING_TYPES = 24
 _WORTH_ASKING = 1 << 28
 
 
-def check_room(blocks: int, each: int, what: str, most: int) -> None:
+def check_room(blocks: int, each: int, what: str, most: int, held: int = 0) -> None:
     """Check that there is memory for so many blocks.
 
-    :param each: bytes for a block.
+    :param each: bytes for a block that will be taken.
     :param what: takes it.
-    :param most: bytes that may be taken; 0 is nine tenths of what is free.
+    :param most: bytes that may be taken in all; 0 is nine tenths of what is free.
+    :param held: bytes that are taken by now.
     :raises TooLargeError: when more is needed.
     """
     needed, bound = blocks * each, f"the {size_text(most)} allowed"
-    if not most:
+    if most:
+        needed += held
+    else:
         room = find_room() if needed > _WORTH_ASKING else None
         most = room.bytes * 9 // 10 if room else needed
         bound = f"{size_text(most)}, nine tenths of what is {room.why}" if room else ""
@@ -119,11 +127,22 @@ class Reach:
 
     def find_edges(self) -> Edges:
         """Return the same, for one use: they take as much as the blocks themselves."""
-        check_room(len(self), FINDING_EDGES, "which block points at which", self._most)
+        check_room(len(self), FINDING_EDGES, "which block points at which", self._most, self._known())
         index = self.marked.blocks.index
         edges = block_edges(self.marked.spans, index, self.rules, np.ones(len(index), np.bool_))
         give_back()
         return edges
+
+    def check_types(self) -> None:
+        """Check that there is memory for the types of all blocks.
+
+        :raises TooLargeError: there is not enough.
+        """
+        check_room(len(self), FINDING_TYPES, "finding types", self._most, self._known() + MARKED * len(self))
+
+    def _known(self) -> int:
+        """Return the bytes that what is known of all blocks takes."""
+        return KNOWN * sum(len(heap.blocks) for heap in self.heaps)
 
     @cached_property
     def leaked_edges(self) -> Edges:

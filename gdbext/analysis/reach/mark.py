@@ -9,7 +9,7 @@ import numpy as np
 
 from gdbext.analysis.blocks.summary import require_heaps
 from gdbext.analysis.reach.code import scan_code
-from gdbext.analysis.reach.graph import MARKING, Reach, check_room
+from gdbext.analysis.reach.graph import KNOWN, MARKING, Reach, check_room
 from gdbext.analysis.reach.headers import Header, Headers, Leads, find_headers, leads_of, with_headers
 from gdbext.analysis.reach.model import (
     STACK,
@@ -71,7 +71,8 @@ def read_reach(
     _check_unknown(target, most_copied)
     progress.at("looking for roots", 0, None)
     roots = read_roots(target, heaps)
-    check_room(sum(len(heap.blocks) for heap in heaps), MARKING, "following pointers", most_taken)
+    known = sum(len(heap.blocks) for heap in heaps)
+    check_room(known, MARKING, "following pointers", most_taken, KNOWN * known)
     blocks, problems = live_blocks(heaps)
     _check_bytes(copied_bytes(target, roots, blocks.index) if most_copied else 0, most_copied)
     hits, leads, unread = _hits(target, roots, blocks.index, rules)

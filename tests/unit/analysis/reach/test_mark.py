@@ -213,12 +213,15 @@ def test_what_takes_more_memory_than_is_allowed_does_not_begin():
         world.block(HEAP + 0x100 * at)
     target, heaps = world.target(), [world.heap()]
     with pytest.raises(TooLargeError) as caught:
-        read_reach(target, heaps, PLAIN, SILENT, most_taken=50)
+        read_reach(target, heaps, PLAIN, SILENT, most_taken=3 * MARKING)  # what is known of blocks counts, too
+    needed = 3 * (graph.KNOWN + MARKING)
     assert caught.value.message == (
-        f"following pointers among 3 blocks takes about {3 * MARKING} B of memory, more than the 50 B allowed"
+        f"following pointers among 3 blocks takes about {needed} B of memory, more than the {3 * MARKING} B allowed"
     )
-    reach = read_reach(target, heaps, PLAIN, SILENT, most_taken=3 * MARKING)
+    reach = read_reach(target, heaps, PLAIN, SILENT, most_taken=needed)
     assert len(reach) == 3
+    with pytest.raises(TooLargeError, match="finding types among 3 blocks takes about 177 B of memory, more than"):
+        reach.check_types()
     with pytest.raises(TooLargeError, match="which block points at which among 3 blocks takes about"):
         _ = reach.edges
 
