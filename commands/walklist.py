@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, List, Optional
 
 from gdbext.analysis.tables import counts
@@ -112,7 +111,7 @@ def open_expression(session: Any, arguments: Any, expression: str, link: Optiona
     overrides, shapes = read_overrides(session, arguments, link), session.shapes
     located = session.locate(expression) if expression else _locate_by_shape(shapes, overrides.shape)
     opened = open_located(session.target, session.types, shapes, located, overrides)
-    return replace(opened, problems=(*shapes.problems, *opened.problems))
+    return opened._replace(problems=(*shapes.problems, *opened.problems))
 
 
 def _locate_by_shape(shapes: Library, name: Optional[str]) -> Located:

@@ -6,8 +6,7 @@ common case, so work is done in slices and nothing is sorted twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterable, Iterator, List, Sequence, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +106,7 @@ class Coverage:
         return held
 
 
-@dataclass(frozen=True)
-class Union:
+class Union(NamedTuple):
     """What intervals cover together, and where they overlap.
 
     :param overlap: bytes that are covered more than once, each time beyond the first.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, NamedTuple, Optional, Sequence
 
 import gdb
 
@@ -32,8 +32,7 @@ class Bound:
         return not self.spent
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A frame.
 
     :param thread: gdb's number.

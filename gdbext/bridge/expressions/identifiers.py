@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 _TOKEN = re.compile(
     r"""(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
@@ -25,8 +24,7 @@ _WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(NamedTuple):
     """One place in an expression where a variable may be named.
 
     :param text: without spaces: ``cache``, ``ns::cache``.

@@ -7,8 +7,7 @@ is whether a ring ends at its head.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Collection, Iterator, Optional, Sequence
+from typing import Collection, Iterator, NamedTuple, Optional, Sequence
 
 from gdbext.errors import UsageError
 from gdbext.layout.types import Code, Field, Type, bare_name
@@ -43,8 +42,7 @@ _KEY = ("key", "name", "k")
 _LOCK = ("lock", "mutex", "mtx")
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A member that may lead to the next node.
 
     :param path: of the member.
@@ -60,8 +58,7 @@ class Link:
         return self.path.rpartition(".")[2]
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """A shape proposed for a type.
 
     :param kind: ``list``, ``bins`` or ``group``.
@@ -75,8 +72,7 @@ class Guess:
     reasons: Sequence[str]
 
 
-@dataclass(frozen=True)
-class _Member:
+class _Member(NamedTuple):
     path: str
     type: Type
 
@@ -86,8 +82,7 @@ class _Member:
         return self.path.rpartition(".")[2].partition("[")[0].lower()
 
 
-@dataclass(frozen=True)
-class _Bins:
+class _Bins(NamedTuple):
     """An array of bins: where, what leads from a bin to its first node, which node."""
 
     array: _Member

@@ -6,9 +6,8 @@ import fnmatch
 import importlib
 import os
 import stat
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from gdbext.errors import ShapeError
 from gdbext.layout.types import Type, bare_name
@@ -51,8 +50,7 @@ class Later:
 Known = Union[Shape, Later]
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """Shapes by name.
 
     :param problems: one for each file that is no shape ("shape-file").

@@ -8,7 +8,7 @@ table is lost, and stands among the group's problems with no bins in its place.
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Union
 
@@ -327,8 +327,8 @@ class _Opening:
         """Return a node of the second list: the same, with links of its own, which are never mangled."""
         assert part.next is not None
         back, is_link = _offset(part.prev), part.prev_is == "link"
-        links = replace(node.links, next=part.next.offset, prev=back, prev_is_link=is_link, mangled=False)
-        return replace(node, links=links)
+        links = node.links._replace(next=part.next.offset, prev=back, prev_is_link=is_link, mangled=False)
+        return node._replace(links=links)
 
     def _scalar(self, path: Optional[BoundPath]) -> Optional[Scalar]:
         return None if path is None else path.find_scalar(self.bound.abi.pointer_size)

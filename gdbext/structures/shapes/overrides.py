@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Optional
+from dataclasses import replace
+from typing import NamedTuple, Optional
 
 from gdbext.debuginfo import Types
 from gdbext.errors import ShapeError, UsageError
@@ -18,8 +18,7 @@ SELF = parse_path("self")
 HERE = parse_path("&self")
 
 
-@dataclass(frozen=True)
-class Overrides:
+class Overrides(NamedTuple):
     """What the user says about a structure besides the expression.
 
     Members are names, paths, or bytes: ``8``, ``+0x8``, with ``:SIZE`` where it is not a word.
@@ -191,4 +190,4 @@ def _container(given: "tuple[str, str]", types: Types) -> "tuple[Type, int]":
 def _moved(bound: BoundPath, by: int) -> Path:
     form = bound.form.text if bound.form else ""
     path = parse_path(f"+0{form}")
-    return replace(path, steps=(replace(path.steps[0], number=bound.offsets[0] - by),))
+    return path._replace(steps=(path.steps[0]._replace(number=bound.offsets[0] - by),))

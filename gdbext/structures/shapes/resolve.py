@@ -6,8 +6,8 @@ a row of bins. Options stand in where no shape fits, and refine one that does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Iterable, Iterator, Mapping, Optional, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from gdbext.debuginfo import Types
 from gdbext.errors import FaultError, GdbextError, ShapeError, UsageError
@@ -45,8 +45,7 @@ _TRIED = 64  # nodes of each chain that are walked to find out how links are rea
 _DATA = (Code.INTEGER, Code.FLOAT, Code.FUNCTION, Code.OTHER)
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(NamedTuple):
     """What an expression leads to.
 
     :param problems: tables of a group that could not be opened, and doubts about the shape.

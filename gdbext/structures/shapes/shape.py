@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Collection, Generic, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Collection, Generic, Mapping, NamedTuple, Optional, Sequence, TypeVar, Union
 
 from gdbext.errors import ShapeError
 from gdbext.structures.shapes.notation.expressions import Expression, parse_expression, shown
@@ -28,8 +28,7 @@ KEY_KINDS = ("pointer", "string", "value", "inline", "bytes")
 OF_OBJECT = ("object_path", "pointer", "place", "amount", "key_size")
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """How one key of a part is read, bound and saved; see :func:`_key`."""
 
     name: str

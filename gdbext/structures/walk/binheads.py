@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -44,8 +43,7 @@ class Places:
         return self._found[1]
 
 
-@dataclass(frozen=True)
-class Heads:
+class Heads(NamedTuple):
     """What stands in some bins.
 
     :param links: as stored; 0 where it could not be read.

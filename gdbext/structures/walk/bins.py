@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -120,8 +119,7 @@ def _find_stops(table: Table, bins: BinArray, heads: Heads) -> Optional[U64]:
     return heads.bins + unsigned(bins.head - links.next if bins.stop is None else bins.stop + links.relative)
 
 
-@dataclass(frozen=True)
-class Misplaced:
+class Misplaced(NamedTuple):
     """An entry in a bin that its hash does not lead to; bins are numbered through all arrays."""
 
     node: int

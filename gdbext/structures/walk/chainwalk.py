@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -95,8 +94,7 @@ class Repeats:
         return 2 * int(np.count_nonzero(sample[1:] != sample[:-1]) + 1) < len(sample)
 
 
-@dataclass(frozen=True)
-class Followed:
+class Followed(NamedTuple):
     """Chains that were followed; as ``Chains``, with ``model.End`` for the reasons.
 
     :param complete: False when it was interrupted, or given up because nodes repeat.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Callable, Mapping, Optional, Sequence, Union
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,7 @@ class End(IntEnum):
         return self <= End.COUNT
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """A number at an offset.
 
     :param offset: bytes from the start of its structure.
@@ -69,8 +68,7 @@ class Scalar:
     bits: Optional[tuple[int, int]] = None
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(NamedTuple):
     """How one node leads to the next.
 
     :param next: bytes from the node's start to the link.
@@ -101,8 +99,7 @@ class Links:
     alignment: int = 1
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """What tells entries apart.
 
     :param at: where in the node it stands.
@@ -118,8 +115,7 @@ class Key:
     length: Optional[Scalar] = None
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One entry of a chain.
 
     :param hash: where the stored hash is, or None.
@@ -138,8 +134,7 @@ class Node:
 BinOf = Callable[[U64], U64]  # stored hashes -> indices of their bins, vectorised
 
 
-@dataclass(frozen=True)
-class ListHead:
+class ListHead(NamedTuple):
     """One list.
 
     :param first: what the head's link leads to, as ``kernels.decode_links`` returns it: 0 when the list is empty.
@@ -181,8 +176,7 @@ class BinArray:
     stop: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A chained hash table.
 
     :param address: of the object.
@@ -215,8 +209,7 @@ class Table:
         return sum(array.count for array in self.arrays)
 
 
-@dataclass(frozen=True)
-class SlotField:
+class SlotField(NamedTuple):
     """One array that runs beside the slots of an open-addressing table.
 
     :param address: of the array.
@@ -235,8 +228,7 @@ SlotColumns = Mapping[str, U64]
 SlotRule = Callable[[SlotColumns], U64]  # columns by field name, and "index" -> one number a slot
 
 
-@dataclass(frozen=True)
-class ProbeTable:
+class ProbeTable(NamedTuple):
     """An open-addressing table.
 
     :param slots: how many.
@@ -261,8 +253,7 @@ class ProbeTable:
     shape: str = ""
 
 
-@dataclass(frozen=True)
-class TreeRoot:
+class TreeRoot(NamedTuple):
     """A binary tree, walked in order.
 
     :param root: address of its root node; 0 when it is empty.
@@ -294,8 +285,7 @@ class TreeRoot:
 Walkable = Union[ListHead, Table, ProbeTable, TreeRoot]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Tables that share the work by the hash's bits (Unbound's slabs).
 
     :param tables: each at its index; one that could not be opened is a :class:`Table` without arrays.
@@ -310,8 +300,7 @@ class Group:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True)
-class ChainEnd:
+class ChainEnd(NamedTuple):
     """Where and why one chain ended.
 
     :param link: how many nodes it had before; the number of the link that was bad, from 1.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Mapping, Optional, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,7 @@ _NODES_A_BIN = 8  # on average; beyond that the walk that watches for repeats is
 _FEW_NODES = 1 << 20  # for which nobody asks
 
 
-@dataclass(frozen=True)
-class BinsTally:
+class BinsTally(NamedTuple):
     """What the bins of a table come to.
 
     :param longest: nodes of the longest chain; ``at`` is the first bin that has so many, or None.

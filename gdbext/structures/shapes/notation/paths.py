@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Callable, Iterator, Optional, Union
+from typing import Callable, Iterator, NamedTuple, Optional, Union
 
 from gdbext.errors import ShapeError
 from gdbext.layout.types import Code, Type
@@ -24,8 +24,7 @@ _DEEPEST = 16
 LARGEST_OFFSET = 1 << 32  # no structure is as large
 
 
-@dataclass(frozen=True)
-class GlobalRoot:
+class GlobalRoot(NamedTuple):
     """A global variable that a path starts at."""
 
     name: str
@@ -36,8 +35,7 @@ class GlobalRoot:
         return f"@{self.name}"
 
 
-@dataclass(frozen=True)
-class ModuleRoot:
+class ModuleRoot(NamedTuple):
     """A place in a mapped file that a path starts at.
 
     :param module: the file's name without folders.
@@ -57,8 +55,7 @@ Root = Union[GlobalRoot, ModuleRoot]
 RootAddress = Callable[[Root], int]
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """How the part at the end of a path is read, where the path says it."""
 
     size: int
@@ -131,15 +128,13 @@ class BoundPath:
         return "&" * self.address + root + steps + (self.form.text if self.form else "")
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     kind: str  # "name", "offset", "index", "arrow"
     name: str = ""
     number: int = 0
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """A path as it is written."""
 
     text: str

@@ -198,7 +198,7 @@ def test_a_table_without_entries_or_bins():
     empty = measure(0, table_of(8), walk_of([], 8), Source(np.empty(0), []), BOUNDS)
     assert verdict(empty).overall is Verdict.OK
     assert (empty.figures.longest_bin, empty.figures.worst, empty.distinct_hashes) == (None, [], 0)
-    none = measure(0, replace(table_of(1), arrays=[]), walk_of([], 0), Source(), BOUNDS)
+    none = measure(0, table_of(1)._replace(arrays=[]), walk_of([], 0), Source(), BOUNDS)
     assert verdict(none).overall is Verdict.OK
 
 
@@ -357,7 +357,7 @@ def test_a_rehash_is_information():
     low = (hashes & np.uint64(4095)) < np.uint64(2048)
     owners = np.where(low, (hashes & np.uint64(8191)) + np.uint64(4096), hashes & np.uint64(4095))
     arrays = [replace(table_of(bins).arrays[0], address=bins) for bins in (4096, 8192)]
-    table = replace(table_of(4096), arrays=arrays, rehashing=True)
+    table = table_of(4096)._replace(arrays=arrays, rehashing=True)
     measured = measure(0, table, walk_of(owners, 12288), Source(hashes, hashes), BOUNDS)
     judged = verdict(measured)
     assert judged.overall is Verdict.MID_REHASH and not judged.overall.is_finding

@@ -211,7 +211,7 @@ def test_a_table_that_is_too_small():
 def test_a_rehash_is_explained_and_is_no_finding():
     program = Program()
     table, walk = program.table(1024, random(700))
-    report = report_of(program, (replace(table, rehashing=True), walk))
+    report = report_of(program, (table._replace(rehashing=True), walk))
     assert report.data.verdict is Verdict.MID_REHASH and not report.findings
     assert "The table was stopped in the middle of a rehash" in words(report)
 
@@ -250,7 +250,7 @@ def test_many_tables_with_the_same_fault():
 def test_a_table_that_was_lost_is_not_called_sound():
     program = Program()
     sound = program.table(1024, random(300))
-    lost = replace(sound[0], address=0x666, arrays=()), BinsWalk(*(np.empty(0, np.uint64) for _ in range(4)))
+    lost = sound[0]._replace(address=0x666, arrays=()), BinsWalk(*(np.empty(0, np.uint64) for _ in range(4)))
     lost = (lost[0], replace(lost[1], reasons=np.empty(0, np.uint8)))
     report = report_of(program, sound, lost, problems=[Problem("table", 0x666, "table 1 is left out: x")])
     assert [row["verdict"] for row in data_of(report)["tables"]] == ["ok", None]
@@ -270,7 +270,7 @@ def test_lengths_alone_are_judged_where_nothing_else_is_known():
     program = Program()
     table, walk = program.table(1024, random(700))
     note = "Neither hash nor key of the entries is known: the lengths alone are judged."
-    assert note in words(report_of(program, (replace(table, node=Node(Links(0))), walk)))
+    assert note in words(report_of(program, (table._replace(node=Node(Links(0))), walk)))
     assert note not in words(report_of(program, (table, walk)))
 
 
@@ -291,7 +291,7 @@ def test_lengths_alone_are_judged_where_nothing_else_is_known():
 def test_what_entries_do_not_store_has_no_column(node, absent, present):
     program = Program()
     table, walk = program.table(1024, random(700))
-    report = report_of(program, (replace(table, node=node), walk))
+    report = report_of(program, (table._replace(node=node), walk))
     # Headers stand on one line or on several.
     headers = words(report).partition("Lengths of the bins")[0]
     assert [name for name in absent if name in headers] == [] and "?" not in headers
@@ -305,7 +305,7 @@ def test_hashes_that_cannot_be_read_keep_their_column():
     program = Program()
     table, walk = program.table(1024, random(700))
     beyond = Node(Links(0), Scalar(1 << 40, 4), Key(Scalar(16, 8)))
-    assert "hashes" in words(report_of(program, (replace(table, node=beyond), walk)))
+    assert "hashes" in words(report_of(program, (table._replace(node=beyond), walk)))
 
 
 # ---- open addressing ----
@@ -344,7 +344,7 @@ def test_open_addressing_has_probe_distances():
     assert report.data.verdict is Verdict.OK and row["misplaced"] == 0
     assert "distance" in shown(report)
     assert "hashes" in shown(report) and "misplaced" in shown(report)
-    bare = probed(target, replace(table, hash=None))
+    bare = probed(target, table._replace(hash=None))
     told = shown(bare).partition("Lengths of the bins")[0]
     assert "distance" in told and "hashes" not in told and data_of(bare)["tables"][0]["distance_max"] == 2
 
@@ -370,7 +370,7 @@ def test_an_empty_open_table():
 
 def distinct_keys(program, key, walk_of_table):
     table, walk = walk_of_table
-    entries = Entries(program.target(), replace(table, node=replace(table.node, key=key)), walk)
+    entries = Entries(program.target(), table._replace(node=table.node._replace(key=key)), walk)
     found = entries.find_keys(np.arange(len(walk.nodes)))
     return len(set(found.values[found.known].tolist())), int(found.known.sum())
 
@@ -396,7 +396,7 @@ def test_keys_in_the_entry():
     assert distinct_keys(program, Key(Scalar(24, 8), "inline", 7), (table, walk)) == (2, 3)
     assert distinct_keys(program, Key(Scalar(24, 8), "inline", 6), (table, walk)) == (1, 3)
     assert distinct_keys(program, Key(Scalar(24, 8), "inline", 3), (table, walk)) == (1, 3)
-    entries = Entries(program.target(), replace(table, node=Node(Links(0), key=Key(Scalar(24, 8), "inline"))), walk)
+    entries = Entries(program.target(), table._replace(node=Node(Links(0), key=Key(Scalar(24, 8), "inline"))), walk)
     assert entries.find_keys(np.arange(3)) is None  # of unknown size
 
 
@@ -406,9 +406,9 @@ def test_keys_that_cannot_be_read_are_left_out():
     assert distinct_keys(program, Key(Scalar(16, 8), "string"), made) == (1, 1)
     assert distinct_keys(program, Key(Scalar(16, 8), "bytes", 4), made) == (1, 1)
     entries = Entries(program.target(), *made)
-    assert replace(made[0], node=replace(made[0].node, key=None)).node.key is None
+    assert made[0]._replace(node=made[0].node._replace(key=None)).node.key is None
     assert entries.key == made[0].node.key
-    plain = replace(made[0], node=Node(Links(0)))
+    plain = made[0]._replace(node=Node(Links(0)))
     assert Entries(program.target(), plain, made[1]).find_keys(np.arange(3)) is None
     assert Entries(program.target(), plain, made[1]).find_hashes() is None
 
@@ -477,7 +477,7 @@ def test_slab_skew_is_a_finding_and_little_things_are_none():
 def test_what_is_no_hash_table_has_no_findings():
     program = Program()
     table, walk = stale(program)
-    bare = replace(table, node=Node(Links(0)))
+    bare = table._replace(node=Node(Links(0)))
     assert findings_of(program, (bare, walk)) == []
     head = ListHead(1, 2, Node(Links(0)))
     assert skew.find_table_findings(program.target(), head, [Walked(0, head, None)], "x", {}) == []

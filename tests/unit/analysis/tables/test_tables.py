@@ -101,7 +101,7 @@ def test_empty_ones():
     assert "in all: 0 entries in 3 bins\n" in shown(report)
     one = head()
     assert "1 entry in 1 list" in shown(counts.walk_report(opened(one), walked((one, list_walk([7])))))
-    none = replace(opened(each), structure=Group(1, ()))
+    none = opened(each)._replace(structure=Group(1, ()))
     report = counts.walk_report(none, [])
     assert report.complete and "no tables" in shown(report) and report.data.max_table is None
 
@@ -200,7 +200,7 @@ def test_a_count_that_does_not_agree():
 
 def test_tables_that_could_not_be_opened_make_it_incomplete():
     lost = Problem("table", 0x666, "table 1 is left out: its array is null")
-    good, empty = table(2), replace(table(2, address=0x666), arrays=())
+    good, empty = table(2), table(2, address=0x666)._replace(arrays=())
     how = opened(good, empty, problems=[lost])
     report = counts.walk_report(how, walked((good, bins_walk([[], []])), (empty, bins_walk([]))))
     assert report.problems == [lost] and not report.complete

@@ -32,7 +32,7 @@ def both(target, structure):
 @pytest.mark.parametrize("entries", [8, 11, None])
 def test_a_sound_table_is_summed_up_as_it_is_walked(end, entries):
     world = World()
-    table = replace(lay_out(world, CHAINS, end, stride=32 if end == "head" else 16), entries=entries)
+    table = lay_out(world, CHAINS, end, stride=32 if end == "head" else 16)._replace(entries=entries)
     (summed,) = both(world.target(), table)
     assert isinstance(summed, counts.Tallied)
 
@@ -41,9 +41,9 @@ def test_a_sound_table_is_summed_up_as_it_is_walked(end, entries):
 def test_a_broken_table_of_a_group_is_walked(link):
     world = World()
     table = lay_out(world, CHAINS)
-    sound = replace(table, arrays=[replace(table.arrays[0], count=2)], entries=3)
-    broken = replace(table, arrays=[replace(table.arrays[0], address=BINS + 32, count=6)], entries=5)
-    lost = replace(table, arrays=[BinArray(UNMAPPED, 8, 16)])
+    sound = table._replace(arrays=[replace(table.arrays[0], count=2)], entries=3)
+    broken = table._replace(arrays=[replace(table.arrays[0], address=BINS + 32, count=6)], entries=5)
+    lost = table._replace(arrays=[BinArray(UNMAPPED, 8, 16)])
     world.put(node_at(5) + NEXT, link)
     summed = both(world.target(), Group(0x7000, (sound, broken, lost)))
     assert [type(each) for each in summed] == [counts.Tallied, counts.Walked, counts.Walked]

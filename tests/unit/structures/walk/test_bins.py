@@ -166,7 +166,7 @@ def test_links_of_heads_and_nodes_carry_tags():
         world.put(
             BINS + 16 * bin_ + 8, world.get(BINS + 16 * bin_ + 8) | 1
         )  # linux hlist_bl: a lock in the head
-    table = replace(table, node=replace(table.node, links=replace(table.node.links, mask=7, prev=None)))
+    table = table._replace(node=table.node._replace(links=table.node.links._replace(mask=7, prev=None)))
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk) == CHAINS and check_bins(world.target(), table, walk) == []
 
@@ -176,8 +176,8 @@ def test_heads_that_end_by_a_bit_are_empty():
     table = lay_out(world, CHAINS)
     for bin_, chain in enumerate(CHAINS):  # linux hlist_nulls: the end is the bin's number, odd
         world.put(node_at(chain[-1]) + NEXT if chain else BINS + 16 * bin_ + 8, 2 * bin_ + 1)
-    links = replace(table.node.links, end_bits=1, prev=None)
-    table = replace(table, node=replace(table.node, links=links))
+    links = table.node.links._replace(end_bits=1, prev=None)
+    table = table._replace(node=table.node._replace(links=links))
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk) == CHAINS and check_bins(world.target(), table, walk) == []
     assert set(walk.reasons.tolist()) == {End.SENTINEL}
@@ -191,7 +191,7 @@ def test_mangled_chains_hang_on_plain_heads():
             place = node_at(node) + NEXT
             world.put(place, world.get(place) ^ (place >> 12))
     links = Links(NEXT, mangled=True, alignment=16)
-    table = replace(table, node=Node(links))
+    table = table._replace(node=Node(links))
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk) == CHAINS
 
@@ -243,9 +243,7 @@ def test_bare_keys_are_entries_without_a_link():
     keys = [NODES + 0x2001, NODES + 0x2011]
     world.put(BINS + 8 + 16 * 1, keys[0])
     world.put(node_at(2) + NEXT, keys[1])
-    table = replace(
-        table, node=Node(Links(NEXT, mask=6, leaf_bits=1)), arrays=[replace(table.arrays[0], bin_of=None)]
-    )
+    table = table._replace(node=Node(Links(NEXT, mask=6, leaf_bits=1)), arrays=[replace(table.arrays[0], bin_of=None)])
     walk = walk_bins(world.target(), table)
     expected = [node_at(0), node_at(1), node_at(2), keys[1], keys[0], node_at(3)]
     assert walk.nodes[:6].tolist() == expected
@@ -291,7 +289,7 @@ def test_counts_beside_chains_that_end_by_null_are_compared():
     table = lay_out(world, CHAINS)
     for bin_, chain in enumerate(CHAINS):
         world.put(BINS + 16 * bin_, len(chain), 4)
-    table = replace(table, arrays=[replace(table.arrays[0], length=Scalar(0, 4))])
+    table = table._replace(arrays=[replace(table.arrays[0], length=Scalar(0, 4))])
     walk = walk_bins(world.target(), table)
     assert check_bins(world.target(), table, walk) == []
     world.put(BINS + 16 * 3, 9, 4)
@@ -344,8 +342,8 @@ def test_two_arrays_while_it_is_rehashed_are_numbered_through():
             world.put(node_at(node) + NEXT, 0 if following_node is None else node_at(following_node))
             world.put(node_at(node) + HASH, hash_of(bin_, node, 4), 4)
     new = BinArray(BINS + 0x800, 4, 8, bin_of=masked(4))
-    node = replace(old.node, links=replace(old.node.links, prev=None))
-    table = replace(old, node=node, arrays=[*old.arrays, new], entries=11, rehashing=True)
+    node = old.node._replace(links=old.node.links._replace(prev=None))
+    table = old._replace(node=node, arrays=[*old.arrays, new], entries=11, rehashing=True)
     walk = walk_bins(world.target(), table)
     assert found_chains(table, walk) == [*CHAINS, *new_chains]
     assert check_bins(world.target(), table, walk) == []
@@ -443,8 +441,8 @@ def test_a_broken_chain_is_told_and_the_others_walked(damage, copying):
     world = World()
     table = lay_out(world, CHAINS)
     world.put(node_at(2) + NEXT, value)
-    links = replace(table.node.links, forbidden=(0xDEAD0000,))
-    table = replace(table, node=replace(table.node, links=links))
+    links = table.node.links._replace(forbidden=(0xDEAD0000,))
+    table = table._replace(node=table.node._replace(links=links))
     target = world.target(copying)
     walk = walk_bins(target, table)
     assert found_chains(table, walk) == CHAINS and walk.reasons[0] == reason and not walk.reasons[1:].any()
@@ -481,8 +479,8 @@ def test_where_nothing_tells_the_bin_of_an_entry_none_is_misplaced():
     world = World()
     table = lay_out(world, CHAINS)
     walk = walk_bins(world.target(), table)
-    assert misplaced(world.target(), replace(table, node=replace(table.node, hash=None)), walk) == (None, ())
-    unknown = replace(table, arrays=[replace(table.arrays[0], bin_of=None)])
+    assert misplaced(world.target(), table._replace(node=table.node._replace(hash=None)), walk) == (None, ())
+    unknown = table._replace(arrays=[replace(table.arrays[0], bin_of=None)])
     assert misplaced(world.target(), unknown, walk) == (None, ())
 
 
@@ -496,7 +494,7 @@ def test_a_link_back_that_is_off_is_told():
 
 def test_a_count_of_the_table_that_is_off_is_told():
     world = World()
-    table = replace(lay_out(world, CHAINS), entries=100)
+    table = lay_out(world, CHAINS)._replace(entries=100)
     (problem,) = check_bins(world.target(), table, walk_bins(world.target(), table))
     assert (problem.kind, problem.message) == ("table-count", "the table counts 100 entries, 8 were walked")
 
@@ -515,7 +513,7 @@ def with_lru(world, table, order):
         world.put(node + LRU_NEXT, after)
         world.put(node + LRU_PREV, before)
     lru = ListHead(TABLE + 0x40, path[0], Node(Links(LRU_NEXT, prev=LRU_PREV)), last=path[-1])
-    return replace(table, lru=lru)
+    return table._replace(lru=lru)
 
 
 def test_the_list_through_all_entries_is_held_to_them():
@@ -576,7 +574,7 @@ def test_nodes_that_the_core_lacks_are_absent():
 @pytest.mark.parametrize("address, count", [(UNMAPPED, 8), (BINS, 1 << 24), (BINS - 8, 2), (BINS + 4000, 20)])
 def test_bins_that_are_not_mapped_are_an_error(address, count, end):
     world = World()
-    table = replace(lay_out(world, CHAINS), arrays=[BinArray(address, count, 16, 8)], end=end)
+    table = lay_out(world, CHAINS)._replace(arrays=[BinArray(address, count, 16, 8)], end=end)
     with pytest.raises(FaultError, match=f"of its {count} bins at {address:#x}"):
         walk_bins(world.target(), table)
 

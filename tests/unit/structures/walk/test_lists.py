@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -130,7 +129,7 @@ def test_a_bound_ends_a_walk_only_when_there_is_more(most, reason, length):
     nodes, head = single(memory, 9)
     walk = walk_list(memory.target(), head, most)
     assert walk.nodes.tolist() == nodes[:length] and (walk.end.reason, walk.end.link) == (reason, length)
-    assert not check_list(memory.target(), replace(head, entries=9), walk)
+    assert not check_list(memory.target(), head._replace(entries=9), walk)
 
 
 ENDS = {
@@ -160,7 +159,7 @@ def test_a_broken_list_says_where_and_why_it_ends(damage, copying):
     memory = Memory()
     nodes, head = single(memory, 5, last)
     links = Links(8, alignment=8, forbidden=((1 << 64) - 1,))
-    head = replace(head, node=Node(links), entries=5)
+    head = head._replace(node=Node(links), entries=5)
     walk = walk_list(memory.target(copying), head)
     assert walk.nodes.tolist() == nodes
     assert (walk.end.reason, walk.end.link, walk.end.address) == (reason, 5, last)
@@ -190,7 +189,7 @@ def test_memory_that_the_core_lacks_is_no_damage():
     target = memory.target(regions=regions)
     walk = walk_list(target, head)
     assert walk.end == ChainEnd(End.ABSENT, 4, BASE + (1 << 20))
-    (problem,) = check_list(target, replace(head, entries=100), walk)
+    (problem,) = check_list(target, head._replace(entries=100), walk)
     assert (
         problem.kind == "absent-memory"
         and not problem.corruption
@@ -226,7 +225,7 @@ def test_the_link_back_of_a_circular_head_is_held_to_the_last_node():
     memory = Memory()
     nodes, head = double(memory, 4, "list_head")
     memory.put(HEAD + 8, nodes[2])
-    head = replace(head, last=None)
+    head = head._replace(last=None)
     (problem,) = check_list(memory.target(), head, walk_list(memory.target(), head))
     assert problem.kind == "list-prev" and problem.address == HEAD and f"{nodes[3]:#x}" in problem.message
 
@@ -235,7 +234,7 @@ def test_the_link_back_of_a_circular_head_is_held_to_the_last_node():
 def test_a_last_node_that_is_not_the_last_is_told(style):
     memory = Memory()
     nodes, head = double(memory, 4, style)
-    head = replace(head, last=nodes[1])
+    head = head._replace(last=nodes[1])
     (problem,) = check_list(memory.target(), head, walk_list(memory.target(), head))
     assert (
         problem.kind == "list-last"
@@ -251,7 +250,7 @@ def test_an_empty_list_has_no_last_node(style, last):
     memory = Memory()
     memory.put(node_at(1), 77)
     _, head = double(memory, 0, style)
-    head = replace(head, last=last)
+    head = head._replace(last=last)
     (problem,) = check_list(memory.target(), head, walk_list(memory.target(), head))
     assert (
         problem.kind == "list-last" and f"the list is empty, but its head holds {last:#x}" in problem.message
@@ -261,7 +260,7 @@ def test_an_empty_list_has_no_last_node(style, last):
 def test_a_count_that_is_off_is_told_with_both_numbers():
     memory = Memory()
     _, head = double(memory, 4, "glist")
-    head = replace(head, entries=7)
+    head = head._replace(entries=7)
     (problem,) = check_list(memory.target(), head, walk_list(memory.target(), head))
     assert problem.kind == "list-count" and problem.message == "the list counts 7 entries, 4 were walked"
 
@@ -313,7 +312,7 @@ def test_an_interrupt_leaves_what_was_walked(full):
         walk = walk_list(memory.target(copying=True), head, progress=Stopping(4))
     assert walk.end.reason == End.INTERRUPTED
     assert 10 < len(walk.nodes) < 1000 and walk.nodes.tolist() == nodes[: len(walk.nodes)]
-    assert check_list(memory.target(), replace(head, entries=1000), walk) == []
+    assert check_list(memory.target(), head._replace(entries=1000), walk) == []
 
 
 def links_at_random():

@@ -65,14 +65,14 @@ def test_heads_that_end_by_a_bit():
     table = lay_out(world, CHAINS)
     for bin_, chain in enumerate(CHAINS):  # linux hlist_nulls: the end is the bin's number, odd
         world.put(node_at(chain[-1]) + NEXT if chain else BINS + 16 * bin_ + 8, 2 * bin_ + 1)
-    links = replace(table.node.links, end_bits=1, prev=None)
-    tally = tally_bins(world.target(), replace(table, node=replace(table.node, links=links)))
+    links = table.node.links._replace(end_bits=1, prev=None)
+    tally = tally_bins(world.target(), table._replace(node=table.node._replace(links=links)))
     assert tally.ends == {End.SENTINEL: len(CHAINS)} and tally.nodes == 8
 
 
 def test_a_count_that_does_not_agree_is_told_as_by_the_walk():
     world = World()
-    table = replace(lay_out(world, CHAINS), entries=11)
+    table = lay_out(world, CHAINS)._replace(entries=11)
     target = world.target()
     assert check_tally(table, tally_bins(target, table)) == check_outcome(table, walk_bins(target, table)) != []
 
@@ -113,7 +113,7 @@ def test_memory_that_must_be_copied_or_is_missing_is_left_to_the_walk():
 )
 def test_arrangements_of_which_only_the_walk_knows(made):
     world = World()
-    assert tally_bins(world.target(), replace(lay_out(world, CHAINS), **made)) is None
+    assert tally_bins(world.target(), lay_out(world, CHAINS)._replace(**made)) is None
 
 
 def test_two_arrays_are_numbered_through():
@@ -121,12 +121,12 @@ def test_two_arrays_are_numbered_through():
     table = lay_out(world, CHAINS)
     array = table.arrays[0]
     arrays = [replace(array, count=3), replace(array, address=BINS + 48, count=5)]
-    assert_sums(tally_bins(world.target(), replace(table, arrays=arrays)), CHAINS, End.NULL)
+    assert_sums(tally_bins(world.target(), table._replace(arrays=arrays)), CHAINS, End.NULL)
 
 
 def test_a_table_without_bins_is_empty():
     world = World()
-    empty = replace(lay_out(world, CHAINS), arrays=[])
+    empty = lay_out(world, CHAINS)._replace(arrays=[])
     tally = tally_bins(world.target(), empty)
     assert (tally.bins, tally.nodes, tally.longest, tally.at, tally.ends) == (0, 0, 0, None, {})
 
@@ -139,7 +139,7 @@ def test_bins_that_are_not_mapped_are_an_error():
 
 def test_an_interrupt_leaves_the_sums_of_the_bins_before():
     world = World()
-    table = replace(lay_out(world, CHAINS), entries=99)
+    table = lay_out(world, CHAINS)._replace(entries=99)
     with patch.object(binheads, "_BATCH", 3):
         tally = tally_bins(world.target(), table, Told(2))
     assert tally.interrupted and tally.ends == {End.NULL: 3, End.INTERRUPTED: 5}
