@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import resource
@@ -161,7 +162,8 @@ class Row:
     """Medians of a job's runs.
 
     :param faster: times faster than the baseline in wall time, everything included.
-    :param beyond_start: the same with the starts of both subtracted; None where there is no start, or nothing is left.
+    :param beyond_start: the same with the starts of both subtracted; None where there is no start, or in most rounds
+        nothing is left.
     :param beyond_fixed: the same with that subtracted from both which the same job takes without data.
     :param status: with which it ended, of all runs the worst; negative for one that was ended.
     :param starts: CPU time of each round in that of gdb's start in the same round; empty where gdb was not started.
@@ -200,13 +202,15 @@ def _row(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]]) -> Row:
 
 
 def _beyond(job: Job, baseline: Job, rounds: Sequence[Mapping[str, Run]], ours: str, theirs: str) -> Optional[float]:
-    """Return how many times faster a job is without what two other jobs take, or None where that is not measured."""
+    """Return how many times faster a job is without what two other jobs take, or None where that is not measured.
+
+    A round in which nothing is left counts as beyond all ratios: one start that was held up leaves the others' median.
+    """
     if ours not in rounds[0] or theirs not in rounds[0]:
         return None
     ratios = []
     for each in rounds:
         left = each[job.name].wall - each[ours].wall
-        if left <= 0:
-            return None
-        ratios.append((each[baseline.name].wall - each[theirs].wall) / left)
-    return statistics.median(ratios)
+        ratios.append((each[baseline.name].wall - each[theirs].wall) / left if left > 0 else math.inf)
+    middle = statistics.median(ratios)
+    return middle if math.isfinite(middle) else None

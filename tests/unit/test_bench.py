@@ -13,6 +13,7 @@ sys.path.insert(0, str(CHECKOUT / "bench"))
 
 import history  # noqa: E402  beside the benchmarks
 import instructions  # noqa: E402
+import measuring  # noqa: E402
 import table  # noqa: E402
 from measuring import Row  # noqa: E402
 
@@ -88,3 +89,21 @@ def test_a_peer_that_failed_is_no_measure(status, said):
         Row(name, wall, wall, 0, 0, 1, None, status=end) for name, wall, end in (("x", 2, 0), ("chap", 8, status))
     )
     assert table.against(peer, ours) == said
+
+
+@pytest.mark.parametrize(
+    ("starts", "beyond"),
+    [
+        ((0.25, 0.25, 0.25), 100.0),
+        ((0.25, 0.45, 0.25), 100.0),  # one start was held up
+        ((0.45, 0.25, 0.45), None),
+    ],
+)
+def test_what_is_left_beyond_the_start(monkeypatch, starts, beyond):
+    seconds = {"walk": [10.2] * 3, "gdb": [0.2] * 3, "start": list(starts), "ours": [0.35] * 3}
+    run = lambda job, *_: measuring.Run(seconds[job.name].pop(), 1, 0, 0)  # noqa: E731
+    monkeypatch.setattr(measuring, "run_job", run)
+    given = {"walk": "gdb", "gdb": "", "start": "", "ours": "start"}
+    jobs = [measuring.Job(name, start=start) for name, start in given.items()]
+    found = measuring.compare(jobs, 3, CHECKOUT, CHECKOUT)[-1].beyond_start
+    assert found == (beyond and pytest.approx(beyond))
