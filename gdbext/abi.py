@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 ByteOrder = Literal["little", "big"]
 
 
-@dataclass(frozen=True)
-class Abi:
+class Abi(NamedTuple):
     """Word size, byte order and page size of a target.
 
     :param machine: ``x86-64``, ``i386``, ``aarch64``, or ELF's ``EM_`` number as text.

@@ -6,8 +6,7 @@ nothing, and what needs names or types says that it was not examined.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, NamedTuple, Optional, Protocol, Sequence
 
 from gdbext.errors import UsageError
 from gdbext.layout import StructLayout
@@ -24,8 +23,7 @@ HANDLER = "<signal handler called>"  # what gdb calls the frame that the kernel 
 # ---- by name ----
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """An address with the object file that vouches for it.
 
     :param build_id: of the file that the symbol was read from, hex, or None when it has none.
@@ -36,8 +34,7 @@ class Symbol:
     build_id: Optional[str]
 
 
-@dataclass(frozen=True)
-class DebugStruct:
+class DebugStruct(NamedTuple):
     """A structure's layout from debug info, with the file that it came from."""
 
     layout: StructLayout
@@ -76,8 +73,7 @@ class Types(Protocol):
 # ---- variables and frames ----
 
 
-@dataclass(frozen=True)
-class TypedPlace:
+class TypedPlace(NamedTuple):
     """An object outside the heaps, or one that a register points at.
 
     :param address: of the object.
@@ -106,8 +102,7 @@ class Clues(Protocol):
         """Return what the name of type information ("_ZTI7Session") says: "Session"; None when nobody can tell."""
 
 
-@dataclass(frozen=True)
-class FramePlace:
+class FramePlace(NamedTuple):
     """Where in a thread's stack a word is.
 
     :param level: of the frame, as gdb counts.
@@ -145,8 +140,7 @@ class RootNames(Protocol):
         """Return the variable of the newest frame that is in a register, or None."""
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame of a thread's stack, as a debugger unwinds it.
 
     :param function: None where it has no name; :data:`HANDLER` for the one beneath a signal handler.

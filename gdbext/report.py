@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from itertools import chain, islice
-from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Generic, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
 from gdbext.columns import Batch, batches_of, length_of
 
@@ -72,8 +72,7 @@ class Mosaic:
     stretches: Sequence[tuple[str, Sequence[Memory]]]
 
 
-@dataclass(frozen=True)
-class Show:
+class Show(NamedTuple):
     """How one field is shown.
 
     :param label: header in text; None keeps it out of the text.

@@ -6,8 +6,8 @@ complete. One that only lacks pages of unchanged files (the usual ``coredump_fil
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Iterable, Optional
+from dataclasses import replace
+from typing import Iterable, NamedTuple, Optional
 
 from gdbext.errors import NoHeapError
 from gdbext.memory import check_reads
@@ -26,8 +26,7 @@ MISSING = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Unexamined:
+class Unexamined(NamedTuple):
     """A part of the question that nothing was found out about, so that the answer is not complete.
 
     :param what: as the verdict names it ("leaks").

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from gdbext.errors import UsageError
 from gdbext.files import is_same
@@ -26,8 +26,7 @@ _CLOSING = {")": "(", "]": "[", "}": "{"}
 _TYPE_KEYWORDS = ("struct", "union", "class", "enum")
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option of a command.
 
     :param name: without the dashes.
@@ -96,8 +95,7 @@ class Arguments:
         return self.given.get(name, self.options[name].default)
 
 
-@dataclass(frozen=True)
-class _Word:
+class _Word(NamedTuple):
     """A word of the line: where it starts and ends, and whether it is wholly outside brackets."""
 
     start: int

@@ -7,16 +7,14 @@ for what it offers. A new command is one file, one row and one test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence, Union
+from typing import Mapping, NamedTuple, Optional, Sequence, Union
 
 from gdbext.errors import UsageError
 from gdbext.grammar.arguments import COMMON_OPTIONS, Arguments, Option
 from gdbext.grammar.exchange import schema_of
 
 
-@dataclass(frozen=True)
-class CommandSpec:
+class CommandSpec(NamedTuple):
     """One command.
 
     :param name: its words ("glibc arenas"); it is registered as ``gx NAME`` and, when nobody else
@@ -100,8 +98,7 @@ class CommandSpec:
             raise UsageError(*self.missing)
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One ``set gx NAME``.
 
     :param kind: ``size`` (bytes, K/M/G accepted), ``percent``, ``seconds``, ``count``, ``flag`` (0 or 1, on/off),

@@ -14,7 +14,7 @@ import struct
 from array import array
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,7 @@ _FEW = 96  # chains: so many are walked as fast one by one as side by side
 _UNSUSPECTED = 16  # links of a chain before it is watched for a cycle, where many go side by side
 
 
-@dataclass(frozen=True)
-class LinkRules:
+class LinkRules(NamedTuple):
     """How a link becomes an address; see ``gdbext.structures.walk.model.Links`` for each.
 
     A stored link is demangled first; then it may be a forbidden value, an end by its bits, a sentinel. If

@@ -6,7 +6,7 @@ The definition that a native version must equal.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,7 @@ _GIVEN, _GIVEN_PART = np.uint64(16), np.uint64(32)  # bytes; and of large blocks
 _MANGLING = np.uint64(12)  # glibc's PROTECT_PTR (malloc/malloc.c): a link's own address, shifted so
 
 
-@dataclass(frozen=True)
-class PointerRules:
+class PointerRules(NamedTuple):
     """How pointers are stored.
 
     :param word: bytes.
@@ -148,8 +147,7 @@ def reveal(words: U64, places: U64) -> U64:
     return plain
 
 
-@dataclass(frozen=True)
-class Followed:
+class Followed(NamedTuple):
     """What words stand for.
 
     :param address: of each.

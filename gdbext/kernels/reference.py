@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from dataclasses import dataclass
-from typing import AbstractSet, Optional, Sequence
+from typing import AbstractSet, NamedTuple, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,7 @@ CONFIRMING_CHUNKS = 32
 MOST_CHUNKS = 1 << 62
 
 
-@dataclass(frozen=True)
-class ChunkRules:
+class ChunkRules(NamedTuple):
     """What makes a size valid.
 
     :param word: bytes in a word.

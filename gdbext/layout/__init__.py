@@ -11,7 +11,7 @@ until it is walked. Text is laid out by one reader for both (``declared``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence
+from typing import Mapping, NamedTuple, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.errors import LayoutError
@@ -104,8 +104,7 @@ def declare(
     return StructLayout(name, found.size, {each.name: _member(each) for each in found.fields}, origin)
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     name: str
     members: Sequence[str]
 

@@ -7,10 +7,9 @@ because types refer to themselves.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Callable, Optional, Sequence
+from typing import Callable, NamedTuple, Optional, Sequence
 
 
 class Code(Enum):
@@ -26,8 +25,7 @@ class Code(Enum):
     OTHER = "other"  # void, incomplete
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A member of a structure or union, or a base class.
 
     :param name: "" for an anonymous member; for a base class its type's name.
@@ -108,8 +106,7 @@ class Type:
         return None
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(NamedTuple):
     """What an expression of the user means.
 
     :param type: its type; None for a plain number.

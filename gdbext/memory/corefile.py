@@ -10,7 +10,6 @@ import errno
 import itertools
 import mmap as mapping
 import os
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Sequence
 
@@ -268,7 +267,7 @@ def settle_loads(segments: Sequence[Segment], header: ElfHeader) -> tuple[list[S
 
 
 def _cut(load: Segment, skip: int, size: int, held: int) -> Segment:
-    return replace(load, offset=load.offset + skip, address=load.address + skip, filesz=held, memsz=size)
+    return load._replace(offset=load.offset + skip, address=load.address + skip, filesz=held, memsz=size)
 
 
 def check_truncation(file: CoreFile, segments: Sequence[Segment]) -> list[Problem]:

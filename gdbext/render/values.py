@@ -37,7 +37,7 @@ def shown_fields(record_type: type, labels: Labels) -> list[tuple[str, Show]]:
     """
     fields = [(field.name, show_of(field)) for field in dataclasses.fields(record_type)]
     labelled = [
-        (name, dataclasses.replace(show, label=labels.get((record_type, name), show.label)))
+        (name, show._replace(label=labels.get((record_type, name), show.label)))
         for name, show in fields
         if show is not None
     ]

@@ -49,7 +49,7 @@ def _rules(reach: Reach, objects: Objects) -> PointerRules:
     """Return the rules by which pointers to objects are start pointers, whatever stands before them in their blocks."""
     known = [int(one) * reach.rules.word for one in np.unique(objects.before[objects.code > 0]).tolist() if one]
     headers = dict.fromkeys([*known, *reach.rules.headers])
-    return replace(reach.rules, headers=tuple(headers)[:MOST_HEADERS])
+    return reach.rules._replace(headers=tuple(headers)[:MOST_HEADERS])
 
 
 def _without_heads(reach: Reach, words: Words, tracked: I64, links: U64) -> RootHits:

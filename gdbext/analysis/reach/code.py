@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Iterator, Sequence
 
 import numpy as np
@@ -39,7 +38,7 @@ def scan_code(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, mac
     found = []
     for shift in range(rules.word):
         shifted = [(int(at), view[shift:]) for at, view in zip(laid, views)]
-        hits = scan_pointers(shifted, index, replace(rules, mangled=False))
+        hits = scan_pointers(shifted, index, rules._replace(mangled=False))
         piece = np.searchsorted(laid, hits.place, side="right") - 1
         place = hits.place - laid[piece] + starts[piece] + np.uint64(shift)
         kept = ~hits.interior | (place % np.uint64(rules.word) == 0) | _loaded(spans, place, machine)

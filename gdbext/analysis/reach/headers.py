@@ -7,7 +7,7 @@ they all lead equally far into their blocks shows what they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, log
 from typing import List, Optional, Sequence, Tuple
 
@@ -146,7 +146,7 @@ def offsets_of(
 
     :param states: what is reached with headers.
     """
-    plain, raised = replace(rules, headers=(), part=0), headers.raised
+    plain, raised = rules._replace(headers=(), part=0), headers.raised
     leads = headers.roots.to(raised) + _leads_from(spans, index, plain, states == REACHED, raised)
     offsets = np.zeros(len(index), np.int64)
     behind = np.zeros(len(leads.row), np.bool_)
@@ -159,7 +159,7 @@ def offsets_of(
 def with_headers(rules: PointerRules, found: Sequence[Header]) -> PointerRules:
     """Return the rules by which pointers behind headers are start pointers."""
     offsets = tuple(header.offset for header in found if not header.part)
-    return replace(rules, headers=offsets, part=next((header.part for header in found if header.part), 0))
+    return rules._replace(headers=offsets, part=next((header.part for header in found if header.part), 0))
 
 
 def _leads_from(spans: Sequence[Span], index: BlockIndex, rules: PointerRules, source: Mask, wanted: Mask) -> Leads:

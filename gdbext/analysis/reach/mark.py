@@ -180,7 +180,7 @@ def _hits(
     at = np.flatnonzero(rows >= 0)
     of_words = Leads(rows[at], values[at] - index.address[rows[at]])
     words = [(int(word), int(row), bool(into)) for word, row, into in zip(at, of_words.row, of_words.into)]
-    leads = leads_of(spans, plain, index, rules) + leads_of(code, immediates, index, replace(rules, mangled=False))
+    leads = leads_of(spans, plain, index, rules) + leads_of(code, immediates, index, rules._replace(mangled=False))
     return RootHits(_joined(plain, immediates), words), leads + of_words, [*lost, *lost_code]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Iterator, List, Optional, Sequence, Tuple
 
@@ -105,7 +105,7 @@ class PointerSearch:
         if not reach.rules.mangled:
             return hits
         words, _ = gather_scalars(spans, hits.place, reach.rules.word, reach.rules.byteorder)
-        every, plain = reach.marked.blocks.index, replace(reach.rules, mangled=False)
+        every, plain = reach.marked.blocks.index, reach.rules._replace(mangled=False)
         elsewhere = (follow_words(words, hits.place, every, plain).row >= 0) & (
             follow_words(words, hits.place, wanted, plain).row < 0
         )

@@ -6,8 +6,7 @@ gdb's Python has no list of them; ``maint print msymbols`` is one, and costs no 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import gdb
 
@@ -28,8 +27,7 @@ _ABI_TAG = re.compile(r"\[abi:\w+\]")  # as in ``words[abi:cxx11]``: no expressi
 _COMPILERS = re.compile(r"_ZT[VTIS]|_ZGV|DW\.ref\.")
 
 
-@dataclass(frozen=True)
-class DataSymbol:
+class DataSymbol(NamedTuple):
     """A variable of the symbol table.
 
     :param name: as the program's source has it, C++ names demangled.

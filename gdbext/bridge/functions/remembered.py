@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import gdb
 
 from gdbext.bridge.expressions.selection import find_thread
 
 
-@dataclass(frozen=True)
-class Sized:
+class Sized(NamedTuple):
     """A number as wide as its type.
 
     :param size: bytes.

@@ -429,7 +429,7 @@ def _name(one: _Object, target: _Object, bound: Bound) -> Optional[Located]:
     located = _locate(f"*({target.type.name} *) {target.address:#x}", bound)
     if located is None or one.place is None:
         return located
-    return replace(located, found=f"{one.texts[0]} in {one.place}")
+    return located._replace(found=f"{one.texts[0]} in {one.place}")
 
 
 def _locate(text: str, bound: Bound) -> Optional[Located]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import itertools
 import struct
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Iterable, Iterator, Mapping, Optional, Sequence
+from dataclasses import dataclass, field
+from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.memory import Buffer
@@ -37,8 +37,7 @@ _AUXV = 1 << 16  # bytes; the kernel writes some 400
 KNOWN = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS))
 
 
-@dataclass(frozen=True)
-class MappedFile:
+class MappedFile(NamedTuple):
     """One line of ``NT_FILE``: a mapping with its file.
 
     :param offset: of ``start`` in the file, in bytes.
@@ -50,8 +49,7 @@ class MappedFile:
     path: str
 
 
-@dataclass(frozen=True)
-class CoreThread:
+class CoreThread(NamedTuple):
     """A thread's ``NT_PRSTATUS``.
 
     :param registers: by gdb's names; empty for machines that are not known here.
@@ -70,8 +68,7 @@ class CoreThread:
         return find_stack_pointer(self.registers)
 
 
-@dataclass(frozen=True)
-class SignalInfo:
+class SignalInfo(NamedTuple):
     """The signal at which the core was written: ``siginfo_t`` of the first thread, as far as it is known.
 
     :param number: 0 for none: a debugger wrote the core of a process that nothing ailed.
@@ -109,8 +106,7 @@ def parse_siginfo(data: Buffer, abi: Abi) -> SignalInfo:
     return SignalInfo(number, code)
 
 
-@dataclass(frozen=True)
-class ProcessInfo:
+class ProcessInfo(NamedTuple):
     """``NT_PRPSINFO``: the process id, the executable's short name and the start of its arguments."""
 
     pid: int
@@ -296,7 +292,7 @@ class _Collector:
         first, by_kernel = self._threads[0], self._first == NT_PRSTATUS
         if self._siginfo is None or self._siginfo.number != first.signal:
             return SignalInfo(first.signal, lwp=first.lwp, by_kernel=by_kernel)
-        return replace(self._siginfo, lwp=first.lwp, by_kernel=by_kernel)
+        return self._siginfo._replace(lwp=first.lwp, by_kernel=by_kernel)
 
     def _disjoint_files(self) -> tuple[MappedFile, ...]:
         kept: list[MappedFile] = []

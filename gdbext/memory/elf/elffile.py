@@ -35,8 +35,7 @@ _SECTIONS = 1 << 16
 _DEBUGLINK = b".gnu_debuglink\0"
 
 
-@dataclass(frozen=True)
-class ElfHeader:
+class ElfHeader(NamedTuple):
     """The ELF header.
 
     :param type: ``e_type``.
@@ -73,8 +72,7 @@ class ElfHeader:
         return Abi(self.pointer_size, self.byteorder, machine, page_size)
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A program header: ``p_type``, ``p_flags``, …, sizes in bytes."""
 
     type: int
@@ -106,8 +104,7 @@ class Section(NamedTuple):
     entry_size: int
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """A note: its owner, type and contents."""
 
     owner: str

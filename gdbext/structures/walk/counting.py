@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import struct
 import time
-from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from gdbext.errors import FaultError
 from gdbext.memory import Buffer
@@ -22,8 +21,7 @@ _KEPT = 1 << 12  # pages, 16 MiB
 _ROUND = 1 << 10  # nodes between looks at the clock
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(NamedTuple):
     """A chain as :func:`count_nodes` takes it.
 
     :param first: address of the first node; 0 when the chain is empty.
@@ -38,8 +36,7 @@ class Chain:
     stop: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(NamedTuple):
     """How many nodes a chain has.
 
     :param nodes: how many were met; at the node limit and in a cycle, the limit.

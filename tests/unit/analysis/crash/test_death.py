@@ -466,7 +466,7 @@ def test_a_handler_that_aborts_is_looked_through():
     frames[3] = frame("raise", module="libc.so.6")  # what it handles was no fault: saved registers are old
     death = find_death(target, (), Stacks(*frames))
     assert (death.address, death.cause) == (None, "raised by the process itself")
-    frames[3], signal = frame("runtime.raise"), dataclasses.replace(target.signal, number=11)  # of Go
+    frames[3], signal = frame("runtime.raise"), target.signal._replace(number=11)  # of Go
     assert find_death(dataclasses.replace(target, signal=signal), (), Stacks(*frames)).address is None
     unreadable = dataclasses.replace(target, memory=FakeMemory([]))
     assert find_death(unreadable, (), Stacks(*frames[:3], frame("f", "main.c:4"))).frames == ("main.c:4 f",)
