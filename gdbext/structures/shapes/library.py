@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import os
+import re
 import stat
 from functools import cached_property
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
@@ -178,7 +179,13 @@ def _matches(shape: Known, type: Type, names: Sequence[str]) -> bool:
     if _named(shape, type, names):
         return False
     patterns = [name for name in shape.types if is_pattern(name)]
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+    return any(_fits(name, pattern) for name in names for pattern in patterns)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name is one of a pattern's; the letters before its first mark go first: no regex is made for most."""
+    before = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    return name.startswith(before) and fnmatch.fnmatchcase(name, pattern)
 
 
 def _has_needs(shape: Known, type: Type, names: Sequence[str]) -> bool:

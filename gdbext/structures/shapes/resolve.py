@@ -17,7 +17,6 @@ from gdbext.progress import SILENT
 from gdbext.report import Evidence, Problem
 from gdbext.structures.shapes.anchored import find_anchored, is_anchored
 from gdbext.structures.shapes.bind import BoundShape, bind
-from gdbext.structures.shapes.guessing import find_heads, find_links
 from gdbext.structures.shapes.library import Library
 from gdbext.structures.shapes.notation.paths import Path
 from gdbext.structures.shapes.opening import Structure, check_valid, open_shape
@@ -88,6 +87,8 @@ def nearest_shape(library: Library, name: str) -> UsageError:
 
 def no_shape(type: Type) -> UsageError:
     """Return the error for a type that no shape fits: what in it may lead to the next node, or where to look."""
+    from gdbext.structures.shapes.guessing import find_heads, find_links  # of no use where one fits
+
     links = [link.path for link in find_links(type)]
     heads = find_heads(type)
     if not links and heads:
