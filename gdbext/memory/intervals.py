@@ -256,3 +256,17 @@ def merged(intervals: Intervals) -> Intervals:
     begins = np.ones(len(starts), np.bool_)
     begins[1:] = starts[1:] >= reach[:-1]
     return starts[begins], reach[np.append(begins[1:], True)[: len(ends)]]
+
+
+def shared(outer: Coverage, inner: Coverage) -> Tuple[U64, U64, I64]:
+    """Return what both cover, cut where an interval of either begins or ends.
+
+    :returns: starts, ends, and for each piece the index of its interval in ``outer``.
+    """
+    edges = distinct(np.concatenate((outer.starts, outer.ends, inner.starts, inner.ends)))
+    if len(edges) < 2:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64)
+    starts, ends = edges[:-1], edges[1:]
+    source = outer.index(starts)
+    kept = (source >= 0) & (inner.index(starts) >= 0)
+    return starts[kept], ends[kept], source[kept]

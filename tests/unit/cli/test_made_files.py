@@ -43,6 +43,7 @@ MAKERS = {
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
     "commands/compare.py": {"open": OURS + ": a sample, until it is compared"},
     "commands/drawing.py": {"replacing": USERS + ": --dot, --flame, --svg, --output"},
+    "gdbext/memory/live/copying.py": {"memfd_create": "of our own, without a name, in memory: a copied process"},
     "commands/shapes.py": {"open": "the user's, by the umask, never over another: gx shapes save"},
 }
 NAMED = (
