@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gdbext.session import Session
 
-__all__ = ["__version__", "current", "open_core", "open_process"]
+__all__ = ["__version__", "current", "open_core", "open_process", "open_snapshot"]
 
 
 def open_core(
@@ -96,6 +96,38 @@ def open_process(
     from gdbext.tracing.processtarget import hold_process
 
     target, let_go = hold_process(pid, swapped=bool(known["swapped"]))
+    return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=let_go)
+
+
+def open_snapshot(
+    pid: int,
+    *,
+    settings: Mapping[str, int] = {},
+    shapes_folder: str = "",
+    max_pause: Optional[float] = None,
+) -> Session:
+    """Copy a process of this machine and return a session over the copy; the process goes on as soon as it is copied.
+
+    Parameters as :func:`open_process`. The copy takes as much memory as the process has in RAM.
+
+    :param max_pause: seconds after which nothing more is copied; answers say what is missing then.
+    :raises NoTargetError: there is no such process, or it ended meanwhile.
+    :raises DebuggerError: it may not be traced, somebody traces it already, or it does not stop.
+    :raises TooLargeError: there is not enough memory for a copy; the process was not stopped then.
+    :raises UsageError: there is no setting of that name.
+    """
+    import os
+
+    from gdbext._mount import mount
+    from gdbext.grammar.catalogue import default_settings
+    from gdbext.session import Session
+
+    mount(os.path.dirname(__file__))
+    known = default_settings(settings)
+    from gdbext.snapshot.opening import open_copy
+    from gdbext.snapshot.taking import Wishes
+
+    target, let_go = open_copy(pid, Wishes(bool(known["swapped"]), max_pause))
     return Session(lambda: target, settings=known, shapes_folder=shapes_folder, let_go=let_go)
 
 

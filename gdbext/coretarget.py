@@ -32,20 +32,25 @@ def read_core_target(
 def target_of(core: ElfCore) -> Target:
     """Return everything that an open core says about its process."""
     modules = modules_of(core, core.abi)
+    facts = core.pages.facts if core.pages is not None else None
     return Target(
         memory=core,
         abi=core.abi,
         identity=_identify(core, modules),
         modules=modules,
-        threads=[_thread(number, thread) for number, thread in enumerate(core.notes.threads, 1)],
+        threads=[_thread(number, thread, core) for number, thread in enumerate(core.notes.threads, 1)],
         auxv=core.notes.auxv,
         problems=core.problems,
         signal=core.notes.siginfo,
+        presence=core.pages.presence if core.pages is not None else None,
+        stopped_clock=facts.clock if facts is not None else None,
+        held_seconds=facts.held_seconds if facts is not None else None,
     )
 
 
-def _thread(number: int, thread: CoreThread) -> Thread:
-    return Thread(number, thread.lwp, None, thread.stack_pointer, thread.tls, thread.registers)
+def _thread(number: int, thread: CoreThread, core: ElfCore) -> Thread:
+    name = core.pages.facts.names.get(thread.lwp) if core.pages is not None else None
+    return Thread(number, thread.lwp, name, thread.stack_pointer, thread.tls, thread.registers)
 
 
 def _identify(core: ElfCore, modules: Sequence[Module]) -> Identity:
@@ -55,7 +60,7 @@ def _identify(core: ElfCore, modules: Sequence[Module]) -> Identity:
         build_id=main.build_id if main else None,
         pid=core.notes.process.pid if core.notes.process else None,
         core=core.path,
-        time=core.mtime,
+        time=core.pages.facts.time if core.pages is not None else core.mtime,
     )
 
 

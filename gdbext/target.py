@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Mapping, Optional, Sequence
 
 from gdbext.abi import Abi
 from gdbext.debuginfo import NO_DEBUG_INFO, Symbols
@@ -16,6 +16,9 @@ from gdbext.memory import Memory, Reader, RegionIndex
 from gdbext.memory.elf.corenotes import SignalInfo
 from gdbext.process import Identity, Module, Thread
 from gdbext.report import Problem
+
+if TYPE_CHECKING:
+    from gdbext.memory.live.presence import Presence
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,9 @@ class Target:
     :param live: whether a process is behind it (a core otherwise).
     :param local_pid: the process id when ``/proc`` of this machine speaks of it, else None.
     :param auxv: the auxiliary vector, type to value; empty when unknown.
+    :param presence: which pages the process of a snapshot had; None of others.
+    :param stopped_clock: ``CLOCK_MONOTONIC`` of the process of a snapshot at the stop, ns; None of others.
+    :param held_seconds: for how long that process stood still; None of others.
     :param signal: at which a core was written; None of a process, and where the core does not say.
     :param problems: met while the target was read (truncated core, no build-id, …).
     """
@@ -40,6 +46,9 @@ class Target:
     auxv: Mapping[int, int] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
     signal: Optional[SignalInfo] = None
+    presence: Optional[Presence] = None
+    stopped_clock: Optional[int] = None
+    held_seconds: Optional[float] = None
 
     @cached_property
     def reader(self) -> Reader:

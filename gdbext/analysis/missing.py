@@ -20,7 +20,7 @@ MISSING = frozenset(
     (
         "truncated-core", "filtered-core", "damaged-core", "no-mappings", "absent-memory", "no-main-arena",
         "swapped-memory", "not-searched", "unreadable-memory",
-        "changed-core",
+        "changed-core", "not-copied", "not-dumped",
         "arena-ring", "top-address",
     )
 )

@@ -25,6 +25,7 @@ _REASONS = frozenset(
     (
         "interrupted", "not-examined", "not-searched", "time-limit", "unknown-allocator", "absent-memory",
         "swapped-memory", "truncated-core", "filtered-core", "damaged-core", "no-mappings", "no-main-arena",
+        "not-copied", "not-dumped",
     )
 )  # fmt: skip
 _SEVERITIES = list(Severity)

@@ -42,7 +42,7 @@ def hold_process(pid: int, swapped: bool = False) -> Tuple[Target, Callable[[], 
         tracer = Tracer(pid)
         stack.callback(tracer.let_go)
         seen = find_living(tracer.pid)
-        abi, auxv = _read_abi(seen)
+        abi, auxv = read_abi(seen)
         memory = ProcessMemory(seen, swapped, holder=tracer)
         stack.callback(memory.close)
         target = _read_target(memory, tracer, abi, auxv)
@@ -65,16 +65,20 @@ def _read_target(memory: ProcessMemory, tracer: Tracer, abi: Abi, auxv: Mapping[
     )
 
 
-def _read_abi(pid: int) -> Tuple[Abi, Mapping[int, int]]:
-    """Return what machine a process runs on, from its executable, and its auxiliary vector."""
-    header = find_header(_read_start(pid, "exe"))
+def read_abi(pid: int) -> Tuple[Abi, Mapping[int, int]]:
+    """Return what machine a process runs on, from its executable, and its auxiliary vector.
+
+    :raises GdbextError: it may not be read, has no memory of its own, or runs no ELF file.
+    """
+    header = find_header(read_start(pid, "exe"))
     if header is None:
         raise GdbextError(f"process {pid} runs no ELF file")
-    auxv = parse_auxv(_read_start(pid, "auxv"), header.abi())
+    auxv = parse_auxv(read_start(pid, "auxv"), header.abi())
     return header.abi(auxv.get(AT_PAGESZ, 4096)), auxv
 
 
-def _read_start(pid: int, name: str) -> bytes:
+def read_start(pid: int, name: str) -> bytes:
+    """Return the first 4 KiB of a file of ``/proc/PID``; errors as :func:`read_abi`."""
     descriptor = open_proc(pid, name)
     try:
         return os.pread(descriptor, 4096, 0)

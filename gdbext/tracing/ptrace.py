@@ -13,7 +13,7 @@ _DETACH, _GETSIGINFO, _GETREGSET, _SEIZE, _INTERRUPT = 17, 0x4202, 0x4204, 0x420
 _EVENT_STOP = 128  # PTRACE_EVENT_STOP
 _ALL = 0x40000000  # __WALL: threads too
 _SIGINFO = 128  # bytes of a siginfo_t
-_MOST = 1 << 12  # bytes of a register set
+_MOST = 1 << 14  # bytes of a register set; AMX has tiles of 8 KiB
 
 
 class _Iovec(ctypes.Structure):

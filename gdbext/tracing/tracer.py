@@ -21,7 +21,7 @@ from gdbext.tracing.stalled import PATIENCE, not_stopped
 from gdbext.tracing.tasks import living
 
 _PAUSE = 0.0005
-_SETS = (NT_PRSTATUS, NT_386_TLS, NT_ARM_TLS)
+SETS = (NT_PRSTATUS, NT_386_TLS, NT_ARM_TLS)
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,15 @@ class Tracer:
     A signal that is sent meanwhile is delivered afterwards, and a process that a signal had stopped stays stopped.
 
     :param pid: of the process, or of one of its threads.
+    :param sets: which register sets are read, by number of their note.
     :raises NoTargetError: there is no such process.
     :raises DebuggerError: it may not be traced, is traced by another, or does not stop.
     :ivar threads: in the kernel's order, the process's first one first.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, sets: Sequence[int] = SETS) -> None:
         self.pid = find_process(pid)
-        work = _Work(self.pid)
+        self._work = work = _Work(self.pid, sets)
         worker = threading.Thread(target=work.run, name=f"gdbext holds {self.pid}", daemon=True)
         self._finalizer = weakref.finalize(self, _let_go, work, worker)  # before it starts: an interrupt may come
         worker.start()
@@ -66,6 +67,16 @@ class Tracer:
         """Let the process go on, if it does not already."""
         self._finalizer()
 
+    @property
+    def since(self) -> float:
+        """When the first of its threads was asked to stop, as ``time.monotonic`` counts."""
+        return self._work.since
+
+    @property
+    def held_seconds(self) -> float:
+        """For how long it stood still; 0 before :meth:`let_go`."""
+        return max(self._work.until - self._work.since, 0.0)
+
 
 def _let_go(work: "_Work", worker: threading.Thread) -> None:
     work.release.set()
@@ -80,19 +91,22 @@ class _Work:
     :ivar release: set by others when it is to end.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, sets: Sequence[int]) -> None:
         self.pid = pid
+        self._sets = sets
+        self.since = self.until = 0.0
         self.ready, self.release = threading.Event(), threading.Event()
         self.fault: Optional[Exception] = None
         self.threads: Sequence[StoppedThread] = ()
         self._signals: Dict[int, int] = {}  # by thread, those at which it stopped
-        self._until = time.monotonic() + PATIENCE
+        self._deadline = time.monotonic() + PATIENCE
 
     def run(self) -> None:
         """Hold the process."""
         try:
+            self.since = time.monotonic()
             self._stop()
-            self.threads = [_read_thread(tid) for tid in living(self.pid)]
+            self.threads = [_read_thread(tid, self._sets) for tid in living(self.pid)]
             self.ready.set()
             self.release.wait()
         except (GdbextError, MemoryError) as fault:
@@ -102,6 +116,7 @@ class _Work:
         finally:
             for tid, signal in self._signals.items():
                 ptrace.detach(tid, signal)
+            self.until = time.monotonic()
             self.ready.set()
 
     def _stop(self) -> None:
@@ -121,14 +136,14 @@ class _Work:
         while (signal := ptrace.find_stop(tid)) is None:
             if not _is_ours(tid):
                 return
-            if self.release.is_set() or time.monotonic() > self._until:
+            if self.release.is_set() or time.monotonic() > self._deadline:
                 raise not_stopped(self.pid, tid)
             time.sleep(_PAUSE)
         self._signals[tid] = signal
 
 
-def _read_thread(tid: int) -> StoppedThread:
-    return StoppedThread(tid, {kind: ptrace.read_registers(tid, kind) for kind in _SETS})
+def _read_thread(tid: int, sets: Sequence[int]) -> StoppedThread:
+    return StoppedThread(tid, {kind: ptrace.read_registers(tid, kind) for kind in sets})
 
 
 def find_process(pid: int) -> int:

@@ -10,7 +10,6 @@ from typing import Any, Optional, Sequence
 import numpy as np
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc.decay import clock as decayclock
 from gdbext.heap.jemalloc.layouts import for_version
 from gdbext.heap.jemalloc.model import (
     ArenaState,
@@ -31,6 +30,7 @@ from gdbext.heap.jemalloc.model import (
     TsdState,
 )
 from gdbext.memory.fake import FakeMemory
+from gdbext.memory.live import monotonic
 from gdbext.report import ThreadRef
 from gdbext.target import Target
 
@@ -50,7 +50,7 @@ NONE = BinStats(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 def set_uptime(monkeypatch: Any, uptime: int) -> None:
     """Have this machine's monotonic clock stand at ``uptime`` ns, so that no test leans on how long it has been up."""
     clock = SimpleNamespace(CLOCK_MONOTONIC=time.CLOCK_MONOTONIC, clock_gettime_ns={time.CLOCK_MONOTONIC: uptime}.get)
-    monkeypatch.setattr(decayclock, "time", clock)
+    monkeypatch.setattr(monotonic, "time", clock)
 
 
 def decay(drawn: tuple[int, int, int] = NEVER, **changes: Any) -> DecayState:

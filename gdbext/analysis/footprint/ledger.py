@@ -179,7 +179,7 @@ def take_account(target: Target, heaps: Sequence[Heap], residency: Optional[Resi
     charges = [charge for heap in heaps for charge in heap.charges]
     union = unite([(charge.starts, charge.ends) for charge in charges])
     absent = coverage_of([region for region in regions if region.source == "absent"])
-    gauge = _Gauge(residency, absent, None if target.live else _held(target))
+    gauge = _Gauge(residency, absent, None if target.live or residency is not None else _held(target))
     sums: Dict[str, _Sum] = {}
     for charge in charges:
         gauge.add(sums, charge.owner, charge.starts, charge.ends)

@@ -69,6 +69,8 @@ def residency_of(target: Target) -> Knowledge:
 
     :raises NoTargetError: when the process is gone.
     """
+    if target.presence is not None:
+        return Knowledge(residency_by(target.presence), "")
     if not target.live:
         return OF_A_CORE
     if target.local_pid is None:

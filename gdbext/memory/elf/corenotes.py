@@ -23,6 +23,8 @@ from gdbext.memory.elf.elffile import Note
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_386_TLS, NT_ARM_TLS = 0x200, 0x401
+OWNER = "GDBEXT"  # of the notes that a snapshot has beside the usual ones
+NT_GDBEXT_FACTS, NT_GDBEXT_PAGES, NT_GDBEXT_MISSING = 0x67647801, 0x67647802, 0x67647803
 
 AT_PHDR, AT_PAGESZ, AT_ENTRY, AT_RANDOM, AT_EXECFN, AT_SYSINFO_EHDR = 3, 6, 9, 25, 31, 33
 
@@ -34,7 +36,8 @@ _SENT = frozenset((SI_USER, SI_QUEUE, SI_TKILL))
 _HIGHEST = 1 << 22  # PID_MAX_LIMIT
 _AUXV = 1 << 16  # bytes; the kernel writes some 400
 
-KNOWN = frozenset((NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS))
+_OWN = frozenset((NT_GDBEXT_FACTS, NT_GDBEXT_PAGES, NT_GDBEXT_MISSING))
+KNOWN = _OWN | {NT_PRSTATUS, NT_PRPSINFO, NT_AUXV, NT_FILE, NT_SIGINFO, NT_386_TLS, NT_ARM_TLS}
 
 
 class MappedFile(NamedTuple):
@@ -123,6 +126,7 @@ class CoreNotes:
     :param page_size: from the auxiliary vector or ``NT_FILE``; None when neither is whole.
     :param siginfo: more on that signal, or None when there is no thread.
     :param damage: one line for each note that does not hold what its type promises.
+    :param own: contents of the notes that a snapshot has beside these, by type; empty for other cores.
     """
 
     threads: Sequence[CoreThread] = ()
@@ -133,6 +137,7 @@ class CoreNotes:
     page_size: Optional[int] = None
     damage: Sequence[str] = ()
     siginfo: Optional[SignalInfo] = None
+    own: Mapping[int, Buffer] = field(default_factory=dict)
 
 
 # in the order of elf_gregset_t, by gdb's names
@@ -204,7 +209,10 @@ class _Collector:
             NT_386_TLS: self._take_386_tls,
             NT_ARM_TLS: self._take_arm_tls,
         }
+        own: dict[int, Buffer] = {}
         for note in notes:
+            if note.type in _OWN and note.owner == OWNER:
+                own[note.type] = note.contents
             if note.type in takers and note.owner in ("CORE", "LINUX"):
                 if note.type in (NT_PRSTATUS, NT_PRPSINFO):
                     self._first = self._first or note.type
@@ -212,7 +220,7 @@ class _Collector:
         page = _sane_page(self._auxv.get(AT_PAGESZ)) or _sane_page(self._file_page)
         return CoreNotes(
             tuple(self._threads), self._process, self._auxv, self._disjoint_files(),
-            self._find_signal(), page, (*self._damage, *_check_ids(self._threads)), self._find_siginfo(),
+            self._find_signal(), page, (*self._damage, *_check_ids(self._threads)), self._find_siginfo(), own,
         )  # fmt: skip
 
     def _take(self, taker: object, note: Note) -> None:

@@ -10,6 +10,8 @@ Every mapping of the process becomes regions by where its bytes are:
   equals the one in the core's memory. Everything else is ``absent``, and a problem unless it is a data file
   (mapped in one piece, not to be executed), as every program with a locale has;
 * what a truncated file lost is ``absent``.
+
+A snapshot's notes say which pages there were and what is mapped: its regions are those of the process.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import bisect
 from array import array
 from collections import Counter
 from functools import cached_property
-from typing import Iterable, Iterator, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -34,11 +36,14 @@ from gdbext.memory.corefile import (
 from gdbext.memory.elf.corenotes import AT_EXECFN, AT_RANDOM, AT_SYSINFO_EHDR, CoreNotes, MappedFile
 from gdbext.memory.elf.elffile import PF_W, Image, Segment
 from gdbext.memory.hostfiles import FindFile, HostFiles
-from gdbext.memory.intervals import U64, Mask
+from gdbext.memory.intervals import U64, Coverage, Mask
 from gdbext.memory.pieces import Piece, PieceMemory, Source, closed
 from gdbext.memory.room import find_room, resident_of_files
 from gdbext.progress import relieve_with
 from gdbext.report import Problem
+
+if TYPE_CHECKING:
+    from gdbext.memory.elf.snapshotpages import SnapshotPages
 
 _VSYSCALL = 0xFFFFFFFFFF600000
 _UNKNOWN = "???"
@@ -88,10 +93,27 @@ class ElfCore(PieceMemory):
         parts = list(_split(loads, self._file.size, notes))
         filler = _Filler(parts, self._file.data, notes, self.abi.page_size, HostFiles(sysroot, find_file))
         super().__init__(filler.pieces, filler.regions)
-        problems += note_problems + overlaps + filler.problems
+        self.pages, damage = self._find_pages()
+        if self.pages is not None:
+            self._regions = self.pages.regions()
+        problems += note_problems + damage + overlaps + (filler.problems if self.pages is None else [])
         if not any(problem.kind == "truncated-core" for problem in problems):
-            problems += _check_filter(filler.regions)
+            problems += _check_filter(filler.regions) if self.pages is None else self.pages.check()
         self.problems: Sequence[Problem] = tuple(problems)
+
+    def _find_pages(self) -> "tuple[Optional[SnapshotPages], list[Problem]]":
+        """Return what a snapshot knows of its pages; None of other cores, and of one whose notes are damaged."""
+        if not self.notes.own:
+            return None, []
+        from gdbext.memory.elf.snapshotnotes import find_facts  # no other core needs them
+        from gdbext.memory.elf.snapshotpages import SnapshotPages
+
+        try:
+            facts = find_facts(self.notes.own, self.abi)
+        except ValueError as error:
+            return None, [Problem("damaged-core", None, f"this snapshot is read as any core: {error}")]
+        starts, ends, _ = self._held
+        return (None if facts is None else SnapshotPages(facts, Coverage(starts, ends))), []
 
     @property
     def _file(self) -> CoreFile:
@@ -151,6 +173,9 @@ class ElfCore(PieceMemory):
     @cached_property
     def _written(self) -> "tuple[array[int], array[int]]":
         """Starts and ends of the stretches, found at once: they are asked for tens of thousands of mappings."""
+        if self.pages is not None:
+            known = self.pages.written
+            return array("Q", known.starts.tobytes()), array("Q", known.ends.tobytes())
         lows, highs, shifts = self._held
         starts, ends, written = lows, highs, self._file.written
         if written is not None and len(lows):
@@ -169,6 +194,8 @@ class ElfCore(PieceMemory):
 
     def untouched(self, addresses: U64) -> Mask:
         """Return which addresses lie in a hole of the file: nothing was written there, and they are zeros."""
+        if self.pages is not None:
+            return self.pages.untouched.holds(addresses)
         found, written = np.zeros(len(addresses), np.bool_), self._file.written
         starts, ends, shifts = self._held
         if written is None or not len(starts):

@@ -12,14 +12,14 @@ import fcntl
 import mmap
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Iterable, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.errors import FaultError
-from gdbext.memory.intervals import Coverage, columns, joined
+from gdbext.memory.intervals import Coverage, columns, joined, subtract, unite
 from gdbext.memory.live.mappings import PAGE, Mapping, gone, open_proc
 from gdbext.report import Problem
 from gdbext.wording import size_text
@@ -73,6 +73,7 @@ class Presence:
 
     def __init__(self, mappings: Sequence[Mapping], runs: Runs, swapped: bool = False, known: bool = True) -> None:
         self.mappings = mappings
+        self.runs = runs
         self.known = known
         self.reads_swapped = swapped
         parts, of = _split(mappings, runs)
@@ -91,6 +92,14 @@ class Presence:
         self.guards = _coverage(parts, parts.having(GUARD))
         rss = _each(of, [one.rss > 0 for one in mappings])
         self.resident = _coverage(parts, parts.having(PRESENT) & ~parts.having(ZERO) & rss)
+
+    @cached_property
+    def untouched(self) -> Coverage:
+        """Memory that is zeros since nothing ever was there."""
+        there = (self.present, self.swapped, self.guards)
+        others = unite([(one.starts, one.ends) for one in there]).covered
+        zeros = columns((one.start, one.end) for one in self.mappings if one.starts_as_zeros)
+        return Coverage(*joined(subtract(Coverage(*zeros), others)[:2]))
 
     def lacks(self, start: int, end: int) -> bool:
         """Whether an interval has pages that may not be read: swapped ones, or guards."""
@@ -205,12 +214,7 @@ def read_pagemap(descriptor: int, pid: int, mappings: Iterable[Mapping]) -> Runs
     :param descriptor: of that file.
     :raises FaultError: when the kernel does not tell.
     """
-    parts = [
-        part
-        for one in mappings
-        if one.rss or one.swap or one.huge
-        for part in _runs_of(descriptor, pid, one)
-    ]
+    parts = [part for one in mappings if one.rss or one.swap or one.huge for part in _runs_of(descriptor, pid, one)]
     none = np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8)
     starts, ends, kinds = (np.concatenate(column) for column in zip(none, *parts))
     return Runs(starts, ends, kinds)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from gdbext.errors import FaultError, NoTargetError
 from gdbext.memory import Buffer, Region, RegionIndex
-from gdbext.memory.intervals import Coverage, clip, columns, gaps, joined, slices, subtract, unite
+from gdbext.memory.intervals import Coverage, clip, gaps, slices
 from gdbext.memory.live.mappedfiles import MappedFiles
 from gdbext.memory.live.mappings import PAGE, Mapping, gone, open_proc, read_mappings, read_proc
 from gdbext.memory.live.presence import U64, Mask, Presence, all_present, read_presence
@@ -56,7 +56,7 @@ class ProcessMemory:
         self._swapped = swapped
         self._descriptor: Optional[int] = None
         self._mappings = read_mappings(pid, brief)
-        self._index = RegionIndex([_region(one) for one in self._mappings])
+        self._index = RegionIndex([region_of(one) for one in self._mappings])
         self._lows = [one.start for one in self._mappings]
         self._brief = brief
         self._last = (0, 0)
@@ -86,7 +86,7 @@ class ProcessMemory:
     def _regions(self) -> Sequence[Region]:
         if not any(one.swap for one in self._mappings) or self._swapped:
             return self._index.regions
-        return [part for one in self._index.regions for part in _without_swapped(one, self.presence)]
+        return [part for one in self._index.regions for part in without(one, self.presence.swapped)]
 
     def regions(self) -> Sequence[Region]:
         """Return the mappings, sorted by address; devices, and parts that are swapped out, are absent."""
@@ -106,14 +106,7 @@ class ProcessMemory:
 
     def untouched(self, addresses: U64) -> Mask:
         """Return which addresses lie in memory that is zeros since nothing ever was there."""
-        return self._untouched.holds(addresses)
-
-    @cached_property
-    def _untouched(self) -> Coverage:
-        there = (self.presence.present, self.presence.swapped, self.presence.guards)
-        others = unite([(one.starts, one.ends) for one in there]).covered
-        zeros = columns((one.start, one.end) for one in self.presence.mappings if one.starts_as_zeros)
-        return Coverage(*joined(subtract(Coverage(*zeros), others)[:2]))
+        return self.presence.untouched.holds(addresses)
 
     def read(self, address: int, size: int) -> Buffer:
         """Return ``size`` bytes.
@@ -283,14 +276,15 @@ class ProcessMemory:
         return step
 
 
-def _region(mapping: Mapping) -> Region:
+def region_of(mapping: Mapping) -> Region:
+    """Return a mapping as regions are; devices are absent."""
     source = "absent" if mapping.is_device and mapping.start < 1 << 63 else "memory"
     return Region(mapping.start, mapping.end, mapping.permissions, mapping.name, mapping.offset, source)
 
 
-def _without_swapped(region: Region, presence: Presence) -> Iterator[Region]:
-    """Cut a region where parts of it are swapped out; where these are too many, those that lie close count as one."""
-    starts, ends = clip(presence.swapped, region.start, region.end)
+def without(region: Region, gone: Coverage) -> Iterator[Region]:
+    """Cut a region where parts of it cannot be had; where these are too many, those that lie close count as one."""
+    starts, ends = clip(gone, region.start, region.end)
     while len(starts) > _MOST_PARTS:
         starts, ends = starts[::2], ends[np.minimum(np.arange(1, len(ends) + 1, 2), len(ends) - 1)]
     at = region.start

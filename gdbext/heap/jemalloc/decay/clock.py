@@ -5,12 +5,12 @@ Source: ``nstime.c``: CLOCK_MONOTONIC_COARSE or CLOCK_MONOTONIC, which count fro
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from gdbext.heap.jemalloc.decay.curve import is_drawn
 from gdbext.heap.jemalloc.model import ArenaState
+from gdbext.memory.live import monotonic
 from gdbext.target import Target
 
 SECOND = 1_000_000_000
@@ -42,25 +42,9 @@ def read_clock(target: Target, arenas: Sequence[ArenaState]) -> Clock:
 
 def find_monotonic(target: Target) -> Optional[int]:
     """Return what CLOCK_MONOTONIC tells a process of this machine, in ns; None when it is none."""
-    pid = target.local_pid
-    if not target.live or pid is None:
-        return None
-    theirs, ours = _namespace_offset(str(pid)), _namespace_offset("self")
-    if theirs is None or ours is None:
-        return None
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - ours + theirs
-
-
-def _namespace_offset(process: str) -> Optional[int]:
-    """Return how far a process's time namespace moves the clock, in ns; None when that cannot be read."""
-    try:
-        with open(f"/proc/{process}/timens_offsets", encoding="ascii") as stream:
-            rows = [line.split() for line in stream]
-    except FileNotFoundError:
-        return 0  # kernels without time namespaces
-    except OSError:
-        return None
-    return sum(int(row[1]) * SECOND + int(row[2]) for row in rows if row[0] == "monotonic")
+    if target.stopped_clock is not None or not target.live or target.local_pid is None:
+        return target.stopped_clock
+    return monotonic.find_monotonic(target.local_pid)
 
 
 def newest_moment(arenas: Sequence[ArenaState]) -> Clock:

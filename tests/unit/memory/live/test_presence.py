@@ -350,9 +350,9 @@ class Stopped(ProcessMemory):
 
 
 def module_region(mapping):
-    from gdbext.memory.live.procmem import _region
+    from gdbext.memory.live.procmem import region_of
 
-    return _region(mapping)
+    return region_of(mapping)
 
 
 def test_what_is_swapped_out_is_absent():

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from gdbext.abi import X86_64
-from gdbext.heap.jemalloc.decay import clock
-from gdbext.heap.jemalloc.decay.clock import SECOND, newest_moment, read_clock
+from gdbext.heap.jemalloc.decay.clock import SECOND, find_monotonic, newest_moment, read_clock
 from gdbext.heap.jemalloc.decay.curve import HEIGHTS, allowed_pages, count_advances, is_drawn, limit_of, new_pages
 from gdbext.heap.jemalloc.decay.state import MOST_ADVANCES, find_background, read_decay
 from gdbext.heap.jemalloc.decay.tickers import ticker_of
 from gdbext.heap.jemalloc.model import ArenaState, TsdKind
 from gdbext.memory.fake import FakeMemory
+from gdbext.memory.live import monotonic
 from gdbext.target import Target
 from tests.support.jedecay import (
     NEVER,
@@ -188,12 +188,12 @@ def test_cores_and_remote_processes_have_no_clock():
 
 def test_time_namespaces_are_heeded(monkeypatch):
     offsets = {"self": 5 * SECOND, "42": 100 * SECOND}
-    monkeypatch.setattr(clock, "_namespace_offset", offsets.__getitem__)
-    now = clock.find_monotonic(live(42))
+    monkeypatch.setattr(monotonic, "_namespace_offset", offsets.__getitem__)
+    now = find_monotonic(live(42))
     assert now is not None
     assert abs(now - time.clock_gettime_ns(time.CLOCK_MONOTONIC) - 95 * SECOND) < SECOND
-    monkeypatch.setattr(clock, "_namespace_offset", {"self": 0, "42": None}.__getitem__)
-    assert clock.find_monotonic(live(42)) is None
+    monkeypatch.setattr(monotonic, "_namespace_offset", {"self": 0, "42": None}.__getitem__)
+    assert find_monotonic(live(42)) is None
 
 
 # -- tickers -------------------------------------------------------------------------------------------

@@ -1,0 +1,242 @@
+"""Taking a snapshot: what can be done before the process is stopped, what must be done while it is, and the rest."""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Iterator, Optional, Sequence, Tuple
+
+from gdbext.abi import Abi
+from gdbext.errors import GdbextError, TooLargeError
+from gdbext.memory.elf.corenotes import OWNER
+from gdbext.memory.elf.elffile import PF_R, PF_W, PF_X
+from gdbext.memory.elf.snapshotnotes import DONTDUMP, OUT_OF_TIME, REFUSED, SnapshotFacts, pack_facts, runs_of
+from gdbext.memory.intervals import Coverage, Intervals, bytes_of, columns, joined, shared, subtract, unite
+from gdbext.memory.live.copying import CopyFile, copy_pages, plan_places
+from gdbext.memory.live.mappedfiles import MappedFiles
+from gdbext.memory.live.mappings import Mapping as MemoryMapping
+from gdbext.memory.live.mappings import read_mappings
+from gdbext.memory.live.monotonic import find_monotonic
+from gdbext.memory.live.presence import Presence, read_presence
+from gdbext.memory.live.procmem import ProcessMemory, read_comm
+from gdbext.memory.room import find_room
+from gdbext.snapshot.corelayout import lay_out, write_headers
+from gdbext.snapshot.imagefiles import fill_images, find_images
+from gdbext.snapshot.kernelnotes import SETS, pack_note, pack_notes, read_process
+from gdbext.snapshot.urgency import in_order
+from gdbext.tracing.processtarget import read_abi, read_start
+from gdbext.tracing.stalled import check_stoppable
+from gdbext.tracing.tasks import find_living
+from gdbext.tracing.tracer import StoppedThread, Tracer, find_process
+from gdbext.wording import size_text
+
+_OWN = 64 << 20  # bytes that we take besides the copy
+_LITTLE = 16 << 20  # bytes that may be new at the stop without another look at the room
+_MARGIN = 0.005  # seconds that letting go takes
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How a snapshot is taken.
+
+    :param swapped: whether pages that are swapped out are copied, which brings them back into RAM.
+    :param max_pause: seconds after which nothing more is copied; None: all is.
+    :param for_disk: whether the copy leaves this machine's memory: then ``MADV_DONTDUMP`` is heeded.
+    """
+
+    swapped: bool = False
+    max_pause: Optional[float] = None
+    for_disk: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A core in memory that nobody else sees, until it is closed.
+
+    :param size: of the file, bytes, holes among them.
+    :param extents: where in it there are bytes: offset and size, by offset.
+    """
+
+    file: CopyFile
+    facts: SnapshotFacts
+    size: int
+    extents: Sequence[Tuple[int, int]]
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file."""
+        return self.file.descriptor
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the file that are no hole."""
+        return sum(size for _, size in self.extents)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.file.close()
+
+
+@dataclass(frozen=True, eq=False)
+class _Stop:
+    """What was learned while the process stood still.
+
+    :param copied: pages that are in their places.
+    :param missing: rows of start, end and why.
+    """
+
+    facts: SnapshotFacts
+    presence: Presence
+    threads: Sequence[StoppedThread]
+    copied: Coverage
+
+
+def take_snapshot(pid: int, wishes: Wishes, descriptor: Optional[int] = None) -> Snapshot:
+    """Copy a process of this machine; it goes on as soon as its memory is copied.
+
+    :param descriptor: of a file in memory that gets the core; None makes one.
+    :raises NoTargetError: there is no such process, or it ended meanwhile.
+    :raises DebuggerError: it may not be traced, is traced already, or does not stop.
+    :raises TooLargeError: there is not enough memory for a copy; then it was not stopped.
+    :raises GdbextError: it may not be read, or is of a kind that is not known.
+    """
+    with ExitStack() as stack:
+        pid = find_process(pid)
+        seen = find_living(pid)
+        check_stoppable(pid)
+        abi, _ = read_abi(seen)
+        process, auxv = read_process(pid), read_start(seen, "auxv")
+        file, files = _make_room(seen, wishes, stack, descriptor)
+        stop, held_seconds = _hold(pid, seen, file, wishes)
+        changed = Coverage(*shared(stop.facts.lost(), stop.presence.written)[:2])
+        filled = fill_images(files, stop.presence.mappings, file, stop.copied, changed)
+        notes = pack_notes(process, stop.threads, auxv, stop.presence.mappings, abi)
+        facts = stop.facts.held(held_seconds).without(filled)
+        size, extents = _write(file, facts, stop.presence, unite_all(stop.copied, filled), notes, abi)
+        stack.pop_all()
+        return Snapshot(file, facts, size, extents)
+    raise AssertionError  # the stack swallows nothing
+
+
+# -- before the stop ------------------------------------------------------------------------------------
+
+
+def _make_room(seen: int, wishes: Wishes, stack: ExitStack, descriptor: Optional[int]) -> Tuple[CopyFile, MappedFiles]:
+    """Return room for what there is at this moment, and the files that are mapped, open."""
+    memory = ProcessMemory(seen, wishes.swapped)
+    stack.callback(memory.close)
+    presence = memory.presence
+    if not presence.known:
+        raise GdbextError("this kernel has no page maps: what there is of the process is not known", "use gcore")
+    files = MappedFiles(seen, presence.mappings, memory.read)
+    wanted, _ = _wanted(presence, wishes)
+    images = find_images(files, presence.mappings)
+    whole = unite_all(Coverage(*wanted), images)
+    check_room(whole.bytes)
+    file = CopyFile(plan_places((whole.starts, whole.ends), presence.mappings), descriptor)
+    stack.callback(file.close)
+    placed = shared(Coverage(*wanted), file.places.covered)[:2]
+    file.populate(placed)
+    return file, files
+
+
+def check_room(size: int) -> None:
+    """Check that so many bytes can be taken.
+
+    :raises TooLargeError: they cannot.
+    """
+    room = find_room()
+    if room is not None and room.bytes < size + size // 16 + _OWN:
+        what = f"a copy takes {size_text(size)}, and {size_text(room.bytes)} are {room.why}"
+        raise TooLargeError(what, "--in-place examines the process itself, which stands still longer")
+
+
+def _wanted(presence: Presence, wishes: Wishes) -> Tuple[Intervals, Intervals]:
+    """Return which pages are copied, and which are kept out of copies on disk."""
+    there = presence.present
+    if not wishes.for_disk:
+        return (there.starts, there.ends), columns([])
+    private = Coverage(*columns((one.start, one.end) for one in presence.mappings if "dd" in one.flags))
+    kept = subtract(there, private)[:2]
+    return kept, shared(there, private)[:2]
+
+
+def unite_all(*parts: Coverage) -> Coverage:
+    """Return what these cover together."""
+    covered = unite([(part.starts, part.ends) for part in parts]).covered
+    return Coverage(*joined((covered.starts, covered.ends)))
+
+
+# -- while it stands still ------------------------------------------------------------------------------
+
+
+def _hold(pid: int, seen: int, file: CopyFile, wishes: Wishes) -> Tuple[_Stop, float]:
+    """Stop the process, copy it, let it go; return what was learned, and for how many seconds it stood still."""
+    with _without_collecting():
+        tracer = Tracer(pid, SETS)
+        try:
+            stop = _copy(seen, tracer, file, wishes)
+        finally:
+            tracer.let_go()
+    return stop, tracer.held_seconds
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Have no garbage be collected: that takes as long as copying 10 MB."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _copy(seen: int, tracer: Tracer, file: CopyFile, wishes: Wishes) -> _Stop:
+    now, clock = time.time(), find_monotonic(seen)
+    mappings = read_mappings(seen)
+    presence = read_presence(seen, mappings, wishes.swapped)
+    wanted, kept_out = _wanted(presence, wishes)
+    new = file.add_places(wanted)
+    if bytes_of(*new) > _LITTLE:
+        check_room(bytes_of(*new))
+    placed = shared(Coverage(*wanted), file.places.covered)[:2]
+    until = None if wishes.max_pause is None else tracer.since + wishes.max_pause - _MARGIN
+    group = placed if until is None else in_order(placed, mappings, tracer.threads)
+    done = copy_pages(seen, file, [group], until)
+    names = {one.tid: read_comm(tracer.pid, one.tid) for one in tracer.threads}
+    unplaced = zip(*(column.tolist() for column in subtract(Coverage(*wanted), file.places.covered)[:2]))
+    missing = [
+        *((low, high, OUT_OF_TIME) for low, high in (*done.late, *unplaced)),
+        *((low, high, REFUSED) for low, high in done.refused),
+        *((low, high, DONTDUMP) for low, high in zip(*(column.tolist() for column in kept_out))),
+    ]
+    facts = SnapshotFacts(
+        mappings, presence.runs, runs_of(missing), names, now, clock, swapped=wishes.swapped, known=presence.known
+    )
+    copied = Coverage(*joined(subtract(Coverage(*joined(placed)), facts.lost())[:2]))
+    return _Stop(facts, presence, tracer.threads, copied)
+
+
+# -- afterwards -----------------------------------------------------------------------------------------
+
+
+def _write(
+    file: CopyFile, facts: SnapshotFacts, presence: Presence, copied: Coverage, notes: bytes, abi: Abi
+) -> Tuple[int, Sequence[Tuple[int, int]]]:
+    """Make a core of what was copied; return its size, and where it has bytes."""
+    loads = lay_out(presence.mappings, presence, copied, facts.lost(), file.places)
+    own = b"".join(pack_note(OWNER, kind, data, abi) for kind, data in pack_facts(facts).items())
+    size = write_headers(file.descriptor, loads, [_flags(one) for one in presence.mappings], notes + own, abi)
+    starts, ends, _ = shared(copied, file.places.covered)
+    offsets = file.places.locate(starts)
+    low, high = joined((offsets, offsets + (ends - starts)))
+    held = zip(low.tolist(), (high - low).tolist())
+    return size, [(0, abi.page_size), *held, (loads.end, size - loads.end)]
+
+
+def _flags(mapping: MemoryMapping) -> int:
+    return sum(bit for letter, bit in (("r", PF_R), ("w", PF_W), ("x", PF_X)) if letter in mapping.permissions)
