@@ -117,6 +117,33 @@ class Addition(Replacement):
             os.truncate(self._path, self._size)
 
 
+class PrivateFile:
+    """A new file that only the user may read, under another name beside the one whose place it takes.
+
+    :param path: of the user's file; what is there is another regular file of the user's own, or nothing.
+    :ivar descriptor: to write to.
+    :raises OSError: it cannot be made, or what is there is something else.
+    """
+
+    def __init__(self, path: str) -> None:
+        if not _can_be_replaced(path):
+            raise FileExistsError(errno.EEXIST, "what is there is no file that may be replaced")
+        self._path = path
+        self._part = os.path.join(os.path.dirname(path), f".gdbext-{os.urandom(6).hex()}.part")
+        self.descriptor = private(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def commit(self) -> None:
+        """Have it take its place."""
+        os.replace(self._part, self._path)
+
+    def discard(self) -> None:
+        """Close it, and remove it unless it has taken its place."""
+        with suppress(OSError):
+            os.close(self.descriptor)
+        with suppress(FileNotFoundError):
+            os.unlink(self._part)
+
+
 class NoReaderError(OSError):
     """A FIFO that nobody reads."""
 

@@ -908,6 +908,24 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         own=True,
     ),
     CommandSpec(
+        "snapshot",
+        run="snapshot:take",
+        summary="Copy a process to a core, for which it stands still for a moment only",
+        description="Memory for the copy is made first, then the process is stopped, copied and let go; the file is "
+        "written afterwards, for its owner alone. It is a core, for gdb and all that reads cores, and it has what "
+        "cores lack: what was in RAM, names of threads and mappings. Memory marked MADV_DONTDUMP is left out. Where "
+        "something is missing, that is said, and the exit status is 3.",
+        options=(
+            Option("output", "text", "the file; otherwise snapshot.PID, here", metavar="FILE", short="o", names="file"),
+            Option("compress", "flag", "pack it, by zstd if there is such a program, else by gzip"),
+            Option("max-pause", "text", "copy nothing more after S seconds; variables, stacks and small mappings come "
+                   "first", metavar="S"),
+            *(option for option in SHELL_OPTIONS if option.name in ("pid", "swapped", "timeout", "help")),
+        ),
+        example="gdbext snapshot --pid 1234 -o before.core",
+        own=True,
+    ),
+    CommandSpec(
         "completion",
         run="completion:print_script",
         summary="Print what makes bash, zsh or fish complete gdbext's commands, options and values",

@@ -17,7 +17,7 @@ SCHEMA_VERSION = 2
 
 SAMPLE_START = '{"format":"gdbext/sample/'  # how a line of JSON begins that is a sample
 
-_QUESTION, _ANSWER, _TRAILER = "question.json", "answer", "trailer.json"
+_QUESTION, _ANSWER, _TRAILER, _COPY = "question.json", "answer", "trailer.json", "copy.json"
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,40 @@ def find_trailer(folder: str) -> Optional[Trailer]:
         with open(os.path.join(folder, _TRAILER), encoding="utf-8") as file:
             trailer = Trailer(**json.load(file))
         return trailer if os.path.getsize(answer_path(folder)) == trailer.size else None
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What came of copying a process.
+
+    :param held_seconds: for which it stood still.
+    :param name: of the process, as the kernel has it.
+    :param bytes: of the file that are no hole.
+    :param missing: a line for each reason for which memory of the process is not in it.
+    :param error: its ``kind``, ``message`` and ``hint``, where there is no copy.
+    """
+
+    held_seconds: float = 0.0
+    name: str = ""
+    bytes: int = 0
+    missing: Sequence[str] = ()
+    error: Optional[Mapping[str, Any]] = None
+
+
+def write_copy(folder: str, copy: Copy) -> None:
+    """Say what came of copying."""
+    part = os.path.join(folder, _COPY + ".part")
+    _write(part, asdict(copy))
+    os.replace(part, os.path.join(folder, _COPY))
+
+
+def find_copy(folder: str) -> Optional[Copy]:
+    """Return what came of copying, or None: nothing was said."""
+    try:
+        with open(os.path.join(folder, _COPY), encoding="utf-8") as file:
+            return Copy(**json.load(file))
     except FileNotFoundError:
         return None
 

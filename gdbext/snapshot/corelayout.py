@@ -52,18 +52,26 @@ class Loads:
     end: int
 
 
-def lay_out(mappings: Sequence[Mapping], presence: Presence, copied: Coverage, lost: Coverage, places: Places) -> Loads:
+def lay_out(
+    mappings: Sequence[Mapping],
+    presence: Presence,
+    copied: Coverage,
+    lost: Coverage,
+    places: Places,
+    most: int = HOLE,
+) -> Loads:
     """Return which stretches of the mappings the file has.
 
     :param copied: what is in its place in the file.
     :param lost: what was there, or may have been, and is not in the file.
+    :param most: bytes of the hole.
     """
     whole = Coverage(*columns((one.start, min(one.end, _TOP)) for one in mappings))
     held = _find_held(mappings, whole, presence, copied, lost)
     placed = shared(Coverage(*shared(held, places.covered)[:2]), whole)[:2]
     empty = shared(Coverage(*subtract(held, places.covered)[:2]), whole)[:2]
     absent = subtract(whole, held)[:2]
-    hole = min(max((empty[1] - empty[0]).tolist(), default=0), HOLE)
+    hole = min(max((empty[1] - empty[0]).tolist(), default=0), most)
     empty = _cut(*empty, hole) if hole else empty
     starts, ends = (np.concatenate(column) for column in zip(placed, empty, absent))
     offsets = np.concatenate((places.locate(placed[0]), np.full(len(empty[0]), places.end), np.zeros(len(absent[0]))))

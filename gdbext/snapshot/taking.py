@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Iterator, Optional, Sequence, Tuple
 
@@ -22,7 +23,7 @@ from gdbext.memory.live.monotonic import find_monotonic
 from gdbext.memory.live.presence import Presence, read_presence
 from gdbext.memory.live.procmem import ProcessMemory, read_comm
 from gdbext.memory.room import find_room
-from gdbext.snapshot.corelayout import lay_out, write_headers
+from gdbext.snapshot.corelayout import HOLE, lay_out, write_headers
 from gdbext.snapshot.imagefiles import fill_images, find_images
 from gdbext.snapshot.kernelnotes import SETS, pack_note, pack_notes, read_process
 from gdbext.snapshot.urgency import in_order
@@ -34,6 +35,9 @@ from gdbext.wording import size_text
 
 _OWN = 64 << 20  # bytes that we take besides the copy
 _LITTLE = 16 << 20  # bytes that may be new at the stop without another look at the room
+_HOLES = (HOLE, 1 << 36, 1 << 32, 1 << 28)  # bytes
+_SMALL_HOLE = 64 << 20  # bytes
+_FIRST = -20  # nice(2)
 _MARGIN = 0.005  # seconds that letting go takes
 
 
@@ -43,12 +47,15 @@ class Wishes:
 
     :param swapped: whether pages that are swapped out are copied, which brings them back into RAM.
     :param max_pause: seconds after which nothing more is copied; None: all is.
-    :param for_disk: whether the copy leaves this machine's memory: then ``MADV_DONTDUMP`` is heeded.
+    :param disk: descriptor of the file that the copy is to be written to afterwards, which has room for it, and where
+        ``MADV_DONTDUMP`` is heeded; None: it stays in memory.
+    :param packed: whether it is packed then, so that of zeros there must not be many.
     """
 
     swapped: bool = False
     max_pause: Optional[float] = None
-    for_disk: bool = False
+    disk: Optional[int] = None
+    packed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +115,13 @@ def take_snapshot(pid: int, wishes: Wishes, descriptor: Optional[int] = None) ->
         check_stoppable(pid)
         abi, _ = read_abi(seen)
         process, auxv = read_process(pid), read_start(seen, "auxv")
-        file, files = _make_room(seen, wishes, stack, descriptor)
+        file, files, hole = _make_room(seen, wishes, stack, descriptor)
         stop, held_seconds = _hold(pid, seen, file, wishes)
         changed = Coverage(*shared(stop.facts.lost(), stop.presence.written)[:2])
         filled = fill_images(files, stop.presence.mappings, file, stop.copied, changed)
         notes = pack_notes(process, stop.threads, auxv, stop.presence.mappings, abi)
         facts = stop.facts.held(held_seconds).without(filled)
-        size, extents = _write(file, facts, stop.presence, unite_all(stop.copied, filled), notes, abi)
+        size, extents = _write(file, facts, stop.presence, unite_all(stop.copied, filled), (notes, hole), abi)
         stack.pop_all()
         return Snapshot(file, facts, size, extents)
     raise AssertionError  # the stack swallows nothing
@@ -123,8 +130,10 @@ def take_snapshot(pid: int, wishes: Wishes, descriptor: Optional[int] = None) ->
 # -- before the stop ------------------------------------------------------------------------------------
 
 
-def _make_room(seen: int, wishes: Wishes, stack: ExitStack, descriptor: Optional[int]) -> Tuple[CopyFile, MappedFiles]:
-    """Return room for what there is at this moment, and the files that are mapped, open."""
+def _make_room(
+    seen: int, wishes: Wishes, stack: ExitStack, descriptor: Optional[int]
+) -> Tuple[CopyFile, MappedFiles, int]:
+    """Return room for what there is at this moment, the files that are mapped, open, and how large a hole may be."""
     memory = ProcessMemory(seen, wishes.swapped)
     stack.callback(memory.close)
     presence = memory.presence
@@ -135,11 +144,13 @@ def _make_room(seen: int, wishes: Wishes, stack: ExitStack, descriptor: Optional
     images = find_images(files, presence.mappings)
     whole = unite_all(Coverage(*wanted), images)
     check_room(whole.bytes)
-    file = CopyFile(plan_places((whole.starts, whole.ends), presence.mappings), descriptor)
+    places = plan_places((whole.starts, whole.ends), presence.mappings)
+    hole = _find_hole(wishes, whole.bytes, places.end)
+    file = CopyFile(places, descriptor)
     stack.callback(file.close)
     placed = shared(Coverage(*wanted), file.places.covered)[:2]
     file.populate(placed)
-    return file, files
+    return file, files, hole
 
 
 def check_room(size: int) -> None:
@@ -153,10 +164,36 @@ def check_room(size: int) -> None:
         raise TooLargeError(what, "--in-place examines the process itself, which stands still longer")
 
 
+def _find_hole(wishes: Wishes, size: int, end: int) -> int:
+    """Return how large a hole may be in the file that is to be written, for which there must be room.
+
+    :raises TooLargeError: there is none, or a file may not be that large there.
+    """
+    if wishes.disk is None:
+        return HOLE
+    facts = os.fstatvfs(wishes.disk)
+    free = facts.f_bavail * facts.f_frsize
+    if free < size + size // 16 and not wishes.packed:
+        what = f"a snapshot takes {size_text(size)}, and {size_text(free)} are free where it is to be"
+        raise TooLargeError(what, "-o FILE names another place, --compress takes less")
+    return _SMALL_HOLE if wishes.packed else _find_largest(wishes.disk, end + _LITTLE)
+
+
+def _find_largest(disk: int, end: int) -> int:
+    for hole in _HOLES:
+        try:
+            os.ftruncate(disk, end + hole)
+        except OSError:
+            continue
+        os.ftruncate(disk, 0)
+        return hole
+    raise TooLargeError(f"no file of {size_text(end)} may be where it is to be", "ulimit -f and file systems bound it")
+
+
 def _wanted(presence: Presence, wishes: Wishes) -> Tuple[Intervals, Intervals]:
     """Return which pages are copied, and which are kept out of copies on disk."""
     there = presence.present
-    if not wishes.for_disk:
+    if wishes.disk is None:
         return (there.starts, there.ends), columns([])
     private = Coverage(*columns((one.start, one.end) for one in presence.mappings if "dd" in one.flags))
     kept = subtract(there, private)[:2]
@@ -174,7 +211,7 @@ def unite_all(*parts: Coverage) -> Coverage:
 
 def _hold(pid: int, seen: int, file: CopyFile, wishes: Wishes) -> Tuple[_Stop, float]:
     """Stop the process, copy it, let it go; return what was learned, and for how many seconds it stood still."""
-    with _without_collecting():
+    with _without_collecting(), _urgently():
         tracer = Tracer(pid, SETS)
         try:
             stop = _copy(seen, tracer, file, wishes)
@@ -193,6 +230,19 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def _urgently() -> Iterator[None]:
+    """Have this thread, and those that it starts, go before others, where we may say so: a process stands still."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def _copy(seen: int, tracer: Tracer, file: CopyFile, wishes: Wishes) -> _Stop:
@@ -225,10 +275,14 @@ def _copy(seen: int, tracer: Tracer, file: CopyFile, wishes: Wishes) -> _Stop:
 
 
 def _write(
-    file: CopyFile, facts: SnapshotFacts, presence: Presence, copied: Coverage, notes: bytes, abi: Abi
+    file: CopyFile, facts: SnapshotFacts, presence: Presence, copied: Coverage, more: Tuple[bytes, int], abi: Abi
 ) -> Tuple[int, Sequence[Tuple[int, int]]]:
-    """Make a core of what was copied; return its size, and where it has bytes."""
-    loads = lay_out(presence.mappings, presence, copied, facts.lost(), file.places)
+    """Make a core of what was copied; return its size, and where it has bytes.
+
+    :param more: the kernel's notes, and how large a hole may be.
+    """
+    notes, hole = more
+    loads = lay_out(presence.mappings, presence, copied, facts.lost(), file.places, hole)
     own = b"".join(pack_note(OWNER, kind, data, abi) for kind, data in pack_facts(facts).items())
     size = write_headers(file.descriptor, loads, [_flags(one) for one in presence.mappings], notes + own, abi)
     starts, ends, _ = shared(copied, file.places.covered)

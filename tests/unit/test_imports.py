@@ -39,7 +39,7 @@ ALLOWED = {
     "target": DEBUGINFO,
     "coretarget": TARGET,
     "tracing": TARGET,
-    "snapshot": TARGET | {"tracing"},
+    "snapshot": TARGET | {"starting", "tracing"},
     "heap": HEAP,
     "structures": HEAP,
     "analysis": ANALYSIS,

@@ -17,7 +17,7 @@ import tempfile
 import pytest
 
 from gdbext.cli.workfolder import work_folder
-from gdbext.files import Addition, replacing
+from gdbext.files import Addition, PrivateFile, replacing
 from gdbext.grammar.exchange import Question, Trailer, open_answer, write_question, write_trailer
 
 from .test_program import FAKE, ROOT, program
@@ -32,12 +32,20 @@ MAKERS = {
     "gdbext/bridge/ports/memory.py": {"TemporaryFile": "of our own, without a name: a file of a remote machine"},
     "gdbext/bridge/stops/progress.py": {"open": "none is made: a terminal that is open already"},
     "gdbext/borrowing/borrowed.py": {"TemporaryFile": "of our own, without a name: what the borrowed gdb says"},
+    "gdbext/cli/copying.py": {
+        "memfd_create": "of our own, without a name, in memory: a copied process",
+        "open": OURS + ": what a copier says",
+    },
     "gdbext/cli/gdbrun.py": {"open": OURS + ": what gdb says"},
     "gdbext/cli/output.py": {"Replacement": USERS + ": --json=FILE", "Addition": USERS + ": that of a core more"},
     "gdbext/cli/run.py": dict.fromkeys(("mkdir", "mkdtemp"), OURS + ": samples, questions"),
     "gdbext/cli/unpack.py": {"open": OURS + ": a core, unpacked"},
     "gdbext/cli/streams.py": {"open": "none is made: standard streams that are open already"},
-    "gdbext/files.py": {"open": USERS + "; in place where it cannot be replaced", "Replacement": "that"},
+    "gdbext/files.py": {
+        "open": USERS + "; in place where it cannot be replaced",
+        "Replacement": "that",
+        "private": "the user's, mode 0600, whole or as before: snapshot -o",
+    },
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
     "gdbext/starting/lockedfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
@@ -268,3 +276,40 @@ def test_full_disks(program):
     assert (status, said) == (2, [f"gdbext: triage: no room to work in: {full} is full; TMPDIR names the place for it"])
     status, said = on_full_disk(program, 40, 4, "triage", program.core, f"--json={full}/there")
     assert (status, said) == (2, [f"gdbext: triage: cannot write {full}/there: No space left on device"])
+
+
+@pytest.mark.parametrize("before", (None, b"older"))
+def test_a_private_file_takes_its_place_whole_or_not_at_all(tmp_path, before):
+    path = tmp_path / "core"
+    if before is not None:
+        path.write_bytes(before)
+    mask = os.umask(0)
+    try:
+        file = PrivateFile(str(path))
+    finally:
+        os.umask(mask)
+    os.write(file.descriptor, b"new")
+    assert (path.read_bytes() if path.exists() else None) == before and len(os.listdir(tmp_path)) == 1 + (
+        before is not None
+    )
+    file.discard()
+    assert (path.read_bytes() if path.exists() else None) == before and len(os.listdir(tmp_path)) == (
+        before is not None
+    )
+    file = PrivateFile(str(path))
+    os.write(file.descriptor, b"new")
+    file.commit()
+    file.discard()
+    assert (
+        path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o600 and os.listdir(tmp_path) == ["core"]
+    )
+
+
+def test_a_private_file_replaces_nothing_but_files(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo", "", "none/file"):
+        with pytest.raises(OSError):
+            PrivateFile(f"{tmp_path}/{name}")
+    assert sorted(os.listdir(tmp_path)) == ["fifo", "file", "link"]

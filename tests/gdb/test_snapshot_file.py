@@ -1,0 +1,194 @@
+"""``gdbext snapshot``: a file that gdb reads, with answers of the process; and what cannot be, before it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gdb.test_no_harm import compile_c, folder, started
+from tests.gdb.test_open_process import counting
+from tests.gdb.test_snapshot import OF_A_KIND, flat, without
+from tests.support.boards import Board
+from tests.support.cache import CHECKOUT
+from tests.support.figures import read_figures
+from tests.support.gdbrun import run_gdb
+from tests.support.glibcs import Unavailable
+
+assert folder  # a fixture
+
+PROGRAM = str(CHECKOUT / "bin" / "gdbext")
+SAID = re.compile(
+    r"(?P<file>\S+): (?P<size>[\d.]+ \w+) of process \d+ \((?P<name>.*)\), which was stopped for (?P<held>[\d.]+) s\n"
+)
+WITHOUT_ZSTD = f"""
+import shutil, sys
+find = shutil.which
+shutil.which = lambda name, *more, **others: None if name == "zstd" else find(name, *more, **others)
+sys.path.insert(0, {str(CHECKOUT)!r})
+from gdbext.cli.program import main
+sys.exit(main(sys.argv[1:]))
+"""
+PRIVATE = """
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+char *secret, *other;
+int main(void) {
+    secret = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(secret, 1 << 20, MADV_DONTDUMP);
+    other = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(secret, "a well-kept "), strcat(secret, "secret"), strcpy(other, "no "), strcat(other, "matter");
+    puts("ready"); fflush(stdout); pause();
+}
+"""
+
+
+@pytest.fixture
+def here(stages):
+    try:
+        return stages.get(Board("attach", "debug", "system"), "leaks", ())
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def held(folder, tmp_path):
+    with counting(folder, tmp_path) as process:
+        yield process
+
+
+def gdbext(*words, cwd, **how):
+    return subprocess.run([PROGRAM, *map(str, words)], cwd=cwd, capture_output=True, text=True, **how)
+
+
+def snapshot(pid, cwd, *words, **how):
+    return gdbext("snapshot", "--pid", pid, *words, cwd=cwd, **how)
+
+
+def said(run):
+    assert run.returncode == 0 and not run.stderr, run
+    return SAID.fullmatch(run.stdout)
+
+
+def test_a_file_with_answers_of_the_process(here, tmp_path):
+    pid = here.process.pid
+    before = read_figures(pid)
+    found = said(snapshot(pid, tmp_path))
+    assert found["file"] == f"snapshot.{pid}" and found["name"] == "leaks" and 0 < float(found["held"]) < 5
+    assert read_figures(pid) == before
+    facts = os.stat(tmp_path / found["file"])
+    assert stat.S_IMODE(facts.st_mode) == 0o600 and os.listdir(tmp_path) == [found["file"]]
+    for command in ("triage", "rss"):
+        of_file = json.loads(gdbext(command, found["file"], "--json", cwd=tmp_path).stdout)
+        of_process = json.loads(gdbext(command, "--pid", pid, "--json", cwd=tmp_path).stdout)
+        assert flat(without(of_file["data"], OF_A_KIND)) == flat(without(of_process["data"], OF_A_KIND))
+        assert (of_file["problems"], of_file["status"]) == (of_process["problems"], of_process["status"])
+        assert of_file["target"]["pid"] == pid and of_file["target"]["core"] == str(tmp_path / found["file"])
+
+
+def test_gdb_reads_what_it_reads_of_the_process(here, tmp_path):
+    said(snapshot(here.process.pid, tmp_path, "-o", "core"))
+    asked = ("info auxv", "thread apply all -ascending backtrace 20", "info registers rsp", "p stated", "x/64xg $rsp")
+    words = [word for one in asked for word in ("-ex", one)]
+    of_process = run_gdb([str(here.executable), "-p", str(here.process.pid), *words]).out
+    of_file = run_gdb([str(here.executable), str(tmp_path / "core"), *words]).out
+    assert len(lines_of(of_file)) > 60
+    of_file, of_process = (
+        [line for line in lines_of(text) if "pause ()" not in line] for text in (of_file, of_process)
+    )
+    assert of_file == of_process
+
+
+def lines_of(text):
+    """Return the frames, registers and words that gdb prints."""
+    return [line for line in text.splitlines() if re.match(r"#\d|\d+ +AT_|rsp|0x|\$1 =", line)]
+
+
+@pytest.mark.parametrize("program", ("zstd", "gzip"))
+def test_a_packed_file_is_read_as_it_is(here, tmp_path, program):
+    if program == "zstd" and not shutil.which("zstd"):
+        pytest.skip("no zstd")
+    words = ("snapshot", "--pid", str(here.process.pid), "--compress")
+    line = [PROGRAM] if program == "zstd" else [sys.executable, "-c", WITHOUT_ZSTD]
+    run = subprocess.run([*line, *words], cwd=tmp_path, capture_output=True, text=True)
+    file = said(run)["file"]
+    assert file == f"snapshot.{here.process.pid}{'.zst' if program == 'zstd' else '.gz'}"
+    of_file = json.loads(gdbext("blocks", "summary", file, "--json", cwd=tmp_path).stdout)
+    of_process = json.loads(gdbext("blocks", "summary", "--pid", here.process.pid, "--json", cwd=tmp_path).stdout)
+    assert of_file["data"] == of_process["data"]
+
+
+def test_what_may_not_be_dumped_is_left_out(folder, tmp_path):
+    with started([str(compile_c(folder, "private", PRIVATE))]) as pid:
+        run = snapshot(pid, tmp_path, "-o", "core")
+    assert run.returncode == 3 and "MADV_DONTDUMP" in run.stderr
+    data = (tmp_path / "core").read_bytes()
+    assert b"no matter" in data and b"a well-kept secret" not in data
+    answer = json.loads(gdbext("rss", "core", "--json", cwd=tmp_path).stdout)
+    assert answer["status"] == 3 and [one["kind"] for one in answer["problems"]] == ["not-dumped"]
+    assert answer["data"]["rss"] == answer["data"]["resident"]
+
+
+def test_what_cannot_be_written_is_known_before_it_is_stopped(held, tmp_path):
+    (tmp_path / "link").symlink_to("elsewhere")
+    before = Path(f"/proc/{held.pid}/status").read_text()
+    for name in ("link", "/dev/null", "none/core"):
+        run = snapshot(held.pid, tmp_path, "-o", name)
+        assert run.returncode == 2 and f"cannot write {name}" in run.stderr, run
+    limited = snapshot(
+        held.pid, tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    )
+    assert limited.returncode == 2 and "ulimit -f" in limited.stderr and set(os.listdir(tmp_path)) == {"link", "counts"}
+    assert "State:\tt" not in before
+    held.wait_for_ticks()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
+def test_a_full_disk_is_known_before_it_is_stopped(held, tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    asked = f'"{PROGRAM}" snapshot --pid {held.pid}; echo $?; ls -A'
+    line = f'mount -t tmpfs -o size=1m none "{place}" && cd "{place}" && {asked}'
+    run = subprocess.run(["unshare", "-m", "sh", "-c", line], capture_output=True, text=True)
+    if "mount" in run.stderr:
+        pytest.skip("nothing can be mounted here")
+    assert run.stdout == "2\n" and "MiB are free where it is to be" in run.stderr, run
+    held.wait_for_ticks()
+
+
+def test_what_is_wrong_is_said(held, tmp_path):
+    for words, message in (
+        (("snapshot",), "no process is named"),
+        (("snapshot", "--pid", held.pid, "--max-pause", "soon"), "'soon' is not a number of seconds"),
+        (("snapshot", "--pid", held.pid, "--max-pause", "0"), "'0' is not a number of seconds"),
+        (("snapshot", "--pid", 1 << 30), "there is no process"),
+        (("snapshot", "--pid", held.pid, "core"), "takes no argument"),
+    ):
+        run = gdbext(*words, cwd=tmp_path)
+        assert (run.returncode, run.stdout) == (2, "") and message in run.stderr, run
+    assert os.listdir(tmp_path) == ["counts"]
+
+
+def test_an_end_by_a_signal_leaves_no_file(held, tmp_path):
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(CHECKOUT)!r})
+from gdbext.cli import copying, program, snapshot
+def end(*words, **more):
+    os.kill(os.getpid(), signal.SIGHUP)
+snapshot._write_sparse = end
+program.main(['snapshot', '--pid', '{held.pid}'])
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == -1 and os.listdir(tmp_path) == ["counts"], run
+    held.wait_for_ticks()
