@@ -5,6 +5,7 @@ gdb numbers the threads of a core in the order of their ``NT_PRSTATUS`` notes, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterator, Optional, Sequence
 
 from gdbext.abi import Abi
@@ -46,6 +47,14 @@ def target_of(core: ElfCore) -> Target:
         stopped_clock=facts.clock if facts is not None else None,
         held_seconds=facts.held_seconds if facts is not None else None,
     )
+
+
+def as_process(target: Target, pid: int) -> Target:
+    """Return the copy of a process of this machine as that process, which is still there.
+
+    :param pid: as this machine numbers it.
+    """
+    return replace(target, identity=replace(target.identity, core=None), live=True, local_pid=pid)
 
 
 def _thread(number: int, thread: CoreThread, core: ElfCore) -> Thread:

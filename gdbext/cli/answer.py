@@ -33,7 +33,7 @@ def explain(options: Options, outcome: GdbOutcome) -> GdbextError:
         # A mapped core whose disk fails, or that is cut meanwhile, is no error of a read, but a signal.
         unread = f"the disk may not give {options.core}, or it was cut meanwhile: {COPY}"
         hint = unread if outcome.status == -signal.SIGBUS and options.core is not None else None
-        return GdbFailedError(f"gdb was ended by {_signal_name(-outcome.status)} before it answered", hint)
+        return GdbFailedError(f"gdb was ended by {signal_name(-outcome.status)} before it answered", hint)
     last = outcome.diagnostics[-1] if outcome.diagnostics else f"it ended with status {outcome.status}"
     return GdbFailedError(f"gdb gave no answer: {last}")
 
@@ -59,7 +59,8 @@ def _find_explained(
     return next((explained(options) for pattern, explained in table if re.search(pattern, text)), None)
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return a signal's name, or "signal 99" for one without."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -10,12 +10,12 @@ import time
 from contextlib import contextmanager
 from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple
 
-from gdbext.cli.answer import error_of
+from gdbext.cli.answer import error_of, signal_name
 from gdbext.cli.children import await_end, end_group, started
 from gdbext.cli.ending import owned
 from gdbext.files import private
 from gdbext.grammar.exchange import Copy, find_copy
-from gdbext.starting.failures import InternalError, TimeOutError, not_run
+from gdbext.starting.failures import GdbFailedError, InternalError, TimeOutError, not_run
 from gdbext.starting.gdbjob import LOADER, diagnostics, guarded_environment
 
 # As load.py does it: nothing of the checkout enters sys.path.
@@ -46,10 +46,12 @@ def copy_process(pid: int, folder: str, descriptor: int, wishes: Mapping[str, An
     """
     passed = tuple(one for one in (descriptor, wishes.get("disk")) if one is not None)
     words = (str(LOADER.parent), folder, json.dumps(dict(wishes)), str(descriptor), str(pid))
-    ended, said = _run([sys.executable, "-I", "-S", "-c", _COPYING, *words], folder, passed, deadline)
+    status, said = _run([sys.executable, "-I", "-S", "-c", _COPYING, *words], folder, passed, deadline)
     found = find_copy(folder)
-    if found is None and not ended:
+    if found is None and status is None:
         raise TimeOutError("the time was up before the process was copied", "--timeout gives more")
+    if found is None and status is not None and status < 0:
+        raise GdbFailedError(f"what copies the process was ended by {signal_name(-status)}")
     if found is None:
         raise InternalError("gdbext failed while it copied the process", f"please report: {' '.join(said[-3:])}")
     if found.error is not None:
@@ -59,8 +61,8 @@ def copy_process(pid: int, folder: str, descriptor: int, wishes: Mapping[str, An
 
 def _run(
     line: Sequence[str], folder: str, passed: Tuple[int, ...], deadline: Optional[float]
-) -> Tuple[bool, Sequence[str]]:
-    """Run what copies; return whether it ended in time, and what it said."""
+) -> Tuple[Optional[int], Sequence[str]]:
+    """Run what copies; return its exit status, None where it was ended by us, and what it said."""
     said = os.path.join(folder, "copying")
     how: Mapping[str, Any] = {"pass_fds": passed, "stdin": subprocess.DEVNULL, "start_new_session": True}
     left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
@@ -68,8 +70,8 @@ def _run(
         try:
             with started(line, end_group, env=guarded_environment(os.environ), stdout=out, stderr=out, **how) as child:
                 ended = await_end(child, left)
-            child.wait()
+            status = child.wait()
         except OSError as error:
             raise not_run(line[0], error) from None
     with open(said, encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        return ended, diagnostics(file)
+        return status if ended else None, diagnostics(file)

@@ -94,7 +94,10 @@ def _started(job: GdbJob, folder: str, out: BinaryIO, err: BinaryIO) -> "Iterato
     line = command_line(job, folder)
     with ExitStack() as stack:
         terminal = stack.enter_context(_terminal())
-        how: dict[str, Any] = {"env": guarded_environment(os.environ, terminal), "pass_fds": terminal}
+        how: dict[str, Any] = {
+            "env": guarded_environment(os.environ, terminal),
+            "pass_fds": (*terminal, *job.descriptors),
+        }
         how.update(stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
         try:
             process = stack.enter_context(started(line, end_group, **how))

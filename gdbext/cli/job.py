@@ -57,6 +57,18 @@ def for_gdb(job: GdbJob, folder: str, facts: Optional[CoreFacts] = None) -> GdbJ
     return replace(job, exe=places.exe, sysroot=places.sysroot, debug_dir=places.debug_dir, alone=False)
 
 
+def for_copy(job: GdbJob, folder: str, descriptor: int, pid: Optional[int]) -> GdbJob:
+    """Return the job for gdb over a copy of a process, which has its files as the process sees them.
+
+    :param folder: as in :func:`for_gdb`.
+    :param descriptor: of the copy, a core.
+    """
+    away = job.exe is None  # in a container
+    exe, root = (f"/proc/{pid}/exe", f"/proc/{pid}/root") if away else (job.exe, None)
+    path = f"/proc/self/fd/{descriptor}"
+    return for_gdb(replace(job, core=path, exe=exe, sysroot=job.sysroot or root, descriptors=(descriptor,)), folder)
+
+
 def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) -> bool:
     """Whether gdb has nothing to add to the answer, and this Python has what makes it."""
     adds = options.spec.debugger if options.spec is not None else "all"

@@ -54,6 +54,8 @@ class Options:
     :param times: how many samples of a process are compared.
     :param every: seconds between two of them.
     :param color: "auto", "always" or "never".
+    :param in_place: whether a process is examined itself, and no copy of it.
+    :param max_pause: seconds after which nothing more of a process is copied, or None.
     :param max_unpacked: bytes, or None for what there is room for.
     :param max_memory: bytes, or None likewise.
     :param help: whether help is asked for, of the command where one is named.
@@ -76,6 +78,8 @@ class Options:
     every: Optional[float] = None
     color: str = "auto"
     swapped: bool = False
+    in_place: bool = False
+    max_pause: Optional[float] = None
     max_unpacked: Optional[int] = None
     max_memory: Optional[int] = None
     help: bool = False
@@ -324,7 +328,15 @@ def _checked(options: Options) -> Options:
     _check_several(options)
     if options.swapped and options.cores and options.pid is None:
         raise UsageError("--swapped needs --pid", "of what was swapped out a core has what was dumped")
+    _check_copying(options)
     return options
+
+
+def _check_copying(options: Options) -> None:
+    if options.pid is None and (options.in_place or options.max_pause is not None):
+        raise UsageError("--in-place and --max-pause need --pid", "a core stands still by itself")
+    if options.in_place and options.max_pause is not None:
+        raise UsageError("--in-place and --max-pause exclude each other", "--timeout bounds an answer")
 
 
 def _check_outputs(options: Options) -> None:
@@ -445,6 +457,13 @@ def _seconds(name: str, value: str, hint: str = "0 is for ever") -> Optional[flo
     return seconds or None
 
 
+def _pause(name: str, value: str) -> float:
+    seconds = _seconds(name, value, "0.1, 1 …")
+    if seconds is None:
+        raise UsageError(f"{name}: {value!r} is not a number of seconds", "0.1, 1 …")
+    return seconds
+
+
 _FIELDS = {"core": "cores"}
 _VALUES: Mapping[str, Callable[[str, Any], Any]] = {
     "core": _paths,
@@ -458,4 +477,5 @@ _VALUES: Mapping[str, Callable[[str, Any], Any]] = {
     "interval": _interval,
     "every": _span,
     "times": _samples,
+    "max-pause": _pause,
 }

@@ -9,24 +9,24 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Mapping, Optional, Sequence
 
 from gdbext.cli import answer, ending
 from gdbext.cli.gdbrun import GdbOutcome, run_gdb
-from gdbext.cli.job import for_gdb, make_job, unpacked_path
+from gdbext.cli.job import for_copy, for_gdb, make_job, unpacked_path
 from gdbext.cli.options import Options
 from gdbext.cli.output import Output
 from gdbext.cli.streams import tell
 from gdbext.cli.workfolder import is_full, work_folder
-from gdbext.errors import GdbextError, out_of_memory
+from gdbext.errors import GdbextError, TooLargeError, out_of_memory
 from gdbext.grammar.arguments import refuse_input
-from gdbext.grammar.exchange import SAMPLE_START, Question, Trailer, answer_path, find_trailer, write_question
+from gdbext.grammar.exchange import SAMPLE_START, Copy, Question, Trailer, answer_path, find_trailer, write_question
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError, find_limit
-from gdbext.starting.gdbjob import GdbJob
+from gdbext.starting.gdbjob import GdbJob, has_packages
 from gdbext.starting.process import is_stopped, wake
 from gdbext.wording import only_ascii, unicode_text
 
@@ -153,8 +153,45 @@ class _Run:
 
     def _ask(self, job: GdbJob, folder: str, as_json: bool) -> tuple[GdbOutcome, Optional[Trailer]]:
         """Ask gdb, whose answer is then in the folder, whole if there is a trailer."""
+        with ExitStack() as stack:
+            copied = self._copy(stack, folder)
+            question = self._question(as_json, None if copied is None else copied[1].held_seconds)
+            write_question(folder, question)
+            if copied is not None:
+                job = for_copy(job, folder, copied[0], question.pid)
+            elif question.pid is not None:
+                stack.enter_context(ending.owned(partial(_find_stoppable, question.pid), partial(_wake, folder)))
+            held = question.pid if copied is None else None
+            return run_gdb(job, folder, self.deadline, held), find_trailer(folder)
+        raise AssertionError  # the stack swallows nothing
+
+    def _copy(self, stack: ExitStack, folder: str) -> Optional[tuple[int, Copy]]:
+        """Have a copy of the process for as long as the stack is open; None where there is none to be had.
+
+        :return: the descriptor of its file, and what came of it.
+        :raises GdbextError: nor can the process be examined itself.
+        """
         options = self.options
-        question = Question(
+        if options.pid is None or not options.needs_target:
+            return None
+        why = _find_hindrance(options)
+        if why is None:
+            from gdbext.cli.copying import copy_process, room  # cores need none of it
+
+            descriptor = stack.enter_context(room())
+            wishes = {"swapped": options.swapped, "max_pause": options.max_pause}
+            try:
+                return descriptor, copy_process(options.pid, folder, descriptor, wishes, self.deadline)
+            except GdbextError as error:
+                if error.kind != TooLargeError.kind:
+                    raise
+                why = error.message
+        tell(f"gdbext: {why}: process {options.pid} is examined itself, and stands still until that is done")
+        return None
+
+    def _question(self, as_json: bool, copied: Optional[float]) -> Question:
+        options = self.options
+        return Question(
             command=options.name,
             options={**options.arguments.given, **self.given},
             expression=options.arguments.expression,
@@ -162,13 +199,11 @@ class _Run:
             json=as_json,
             core=unicode_text(options.core) if options.core and options.needs_target else None,
             pid=options.pid if options.needs_target else None,
+            copied=copied,
             width=shutil.get_terminal_size((_WIDTH, 24)).columns,
             color=_wants_color(options.color),
             plain=only_ascii(),
         )
-        write_question(folder, question)
-        with ending.owned(lambda: _find_stoppable(question.pid), partial(_wake, folder)):
-            return run_gdb(job, folder, self.deadline, question.pid), find_trailer(folder)
 
     def _sample_before(self, job: GdbJob) -> None:
         """Take all samples but the last, each compared with the one before.
@@ -186,6 +221,13 @@ class _Run:
                 raise answer.find_refusal(self.options, outcome, error) or answer.error_of(error)
             self.given = {"compare": answer_path(folder)}
             time.sleep(interval)
+
+
+def _find_hindrance(options: Options) -> Optional[str]:
+    """Return why no copy is made, or None."""
+    if options.in_place:
+        return "--in-place"
+    return None if has_packages() else "this Python has no numpy, so there is no copy"
 
 
 class _SeveralRun(_Run):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import math
 import os
 import shutil
 import subprocess
@@ -44,7 +43,7 @@ def take(options: Options) -> int:
     check_process(options.pid)
     pack = _find_packer() if given.get("compress") else None
     path = given.get("output") or f"snapshot.{options.pid}{'' if pack is None else pack[0]}"
-    wishes = {"swapped": options.swapped, "max_pause": _find_pause(given), "packed": pack is not None}
+    wishes = {"swapped": options.swapped, "max_pause": options.max_pause, "packed": pack is not None}
     with work_folder() as folder, room() as memory, owned(partial(_make, path), methodcaller("discard")) as file:
         copy = copy_process(options.pid, folder, memory, {**wishes, "disk": file.descriptor}, deadline)
         try:
@@ -61,23 +60,6 @@ def take(options: Options) -> int:
 
 def _find_deadline(options: Options) -> Optional[float]:
     return time.monotonic() + options.timeout if options.timeout else None
-
-
-def _find_pause(given: Mapping[str, Any]) -> Optional[float]:
-    """Return after how many seconds nothing more is copied, or None.
-
-    :raises UsageError: that is no number.
-    """
-    text = given.get("max-pause")
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise UsageError(f"--max-pause: {text!r} is not a number of seconds", "0.1, 1 …")
-    return seconds
 
 
 def _make(path: str) -> PrivateFile:

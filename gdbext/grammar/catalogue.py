@@ -165,6 +165,10 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("color", "choice", "when to colour text; auto is on a terminal, unless NO_COLOR is set",
            ("auto", "always", "never"), metavar="WHEN"),
     Option("swapped", "flag", "also read what is swapped out of --pid, which brings it back into RAM"),
+    Option("in-place", "flag", "examine the process of --pid itself and no copy of it: it stands still until that is "
+           "done"),
+    Option("max-pause", "text", "copy nothing more of --pid after S seconds; variables, stacks and small mappings come "
+           "first", metavar="S"),
     Option("max-unpacked", "size", "how much a packed core may unpack to, besides zeros (default nine tenths of what "
            "is free in TMPDIR)", metavar="SIZE"),
     Option("max-memory", "size", "how much memory of its own a search of blocks may take (default nine tenths of what "
@@ -893,6 +897,8 @@ COMMANDS: Sequence[CommandSpec] = (
 
 _OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "max-memory", "help")
 
+_COPYING = ("pid", "max-pause", "swapped", "timeout", "help")
+
 OWN_COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "open",
@@ -918,9 +924,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         options=(
             Option("output", "text", "the file; otherwise snapshot.PID, here", metavar="FILE", short="o", names="file"),
             Option("compress", "flag", "pack it, by zstd if there is such a program, else by gzip"),
-            Option("max-pause", "text", "copy nothing more after S seconds; variables, stacks and small mappings come "
-                   "first", metavar="S"),
-            *(option for option in SHELL_OPTIONS if option.name in ("pid", "swapped", "timeout", "help")),
+            *(option for option in SHELL_OPTIONS if option.name in _COPYING),
         ),
         example="gdbext snapshot --pid 1234 -o before.core",
         own=True,

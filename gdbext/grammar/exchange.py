@@ -30,7 +30,8 @@ class Question:
     :param words: the same, word by word.
     :param json: whether the answer is JSON, and not text.
     :param core: the core as the user has named it, whatever file gdb has open.
-    :param pid: a process to attach to, and to let go.
+    :param pid: a process to attach to, and to let go; or of which gdb has a copy open.
+    :param copied: for how many seconds the process stood still while it was copied; None: there is no copy.
     :param width: characters of a line of text.
     :param color: whether text is coloured.
     :param plain: whether text is ASCII alone.
@@ -43,6 +44,7 @@ class Question:
     json: bool = False
     core: Optional[str] = None
     pid: Optional[int] = None
+    copied: Optional[float] = None
     width: int = 100
     color: bool = False
     plain: bool = False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
-from gdbext.errors import DebuggerError, GdbextError, out_of_memory
+from gdbext.errors import GdbextError, NoTargetError, TooLargeError, out_of_memory
 from gdbext.grammar.exchange import Copy, write_copy
 from gdbext.starting import dependencies
 from gdbext.starting.failures import NoPermissionError, find_limit
+from gdbext.starting.process import find_tracer
 
 
 def copy(package: str, folder: str, wishes: str, descriptor: str, pid: str) -> None:
@@ -36,17 +37,28 @@ def copy(package: str, folder: str, wishes: str, descriptor: str, pid: str) -> N
 def _copy(pid: int, wishes: Mapping[str, Any], descriptor: int) -> Copy:
     dependencies.load()
     from gdbext.snapshot.taking import Wishes, take_snapshot
-    from gdbext.tracing import permission
 
     try:
         taken = take_snapshot(pid, Wishes(**wishes), descriptor)
-    except DebuggerError as error:
-        if not permission.is_given(pid):
-            raise NoPermissionError(f"process {pid} may not be examined", permission.find_way(pid)) from None
-        raise error
+    except (NoTargetError, TooLargeError):
+        raise
+    except GdbextError as error:
+        raise _find_refusal(pid) or error from None
     problems = taken.facts.check(taken.facts.presence())
     name = taken.facts.names.get(pid, "")
     return Copy(taken.facts.held_seconds, name, taken.bytes, [one.message for one in problems])
+
+
+def _find_refusal(pid: int) -> Optional[GdbextError]:
+    """Return the error for a process that somebody else traces, or that we may not examine; None for any other."""
+    from gdbext.tracing import permission
+
+    if (tracer := find_tracer(pid)) is not None:
+        what = f"process {pid} is traced already, by {tracer}"
+        return NoPermissionError(what, "a process has one debugger at a time")
+    if permission.is_given(pid):
+        return None
+    return NoPermissionError(f"process {pid} may not be examined", permission.find_way(pid))
 
 
 def _failed(error: GdbextError) -> Copy:

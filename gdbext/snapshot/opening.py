@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Callable, Tuple
 
-from gdbext.coretarget import target_of
+from gdbext.coretarget import as_process, target_of
 from gdbext.memory.elf.elfcore import ElfCore
 from gdbext.snapshot.taking import Wishes, take_snapshot
 from gdbext.target import Target
@@ -19,6 +18,5 @@ def open_copy(pid: int, wishes: Wishes) -> Tuple[Target, Callable[[], None]]:
         stack.callback(snapshot.close)
         core = ElfCore(f"/proc/self/fd/{snapshot.descriptor}")
         stack.callback(core.close)
-        target = target_of(core)
-        return replace(target, identity=replace(target.identity, core=None)), stack.pop_all().close
+        return as_process(target_of(core), pid), stack.pop_all().close
     raise AssertionError  # the stack swallows nothing

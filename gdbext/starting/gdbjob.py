@@ -61,6 +61,7 @@ class GdbJob:
     """What gdb opens before it reads the question; to a process it attaches afterwards.
 
     :param settings: of gdbext, by name, that are not as they are by default.
+    :param descriptors: that gdb inherits.
     :param alone: whether gdb would add nothing to the answer: then Python makes it by itself.
     """
 
@@ -71,6 +72,7 @@ class GdbJob:
     debug_dir: Optional[str] = None
     settings: Mapping[str, int] = field(default_factory=dict)
     alone: bool = False
+    descriptors: Sequence[int] = ()
 
     def arguments(self, call: str) -> list[str]:
         """Return gdb's command line, the executable before the core.

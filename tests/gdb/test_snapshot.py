@@ -266,6 +266,13 @@ def kill_amid(pid, seconds):
     os.close(tell)
 
 
+def kill_after(process, seconds):
+    """Kill a program a while after it was started."""
+    time.sleep(seconds)  # any moment will do
+    process.kill()
+    process.wait()
+
+
 def test_threads_that_come_and_go_are_all_held(folder, tmp_path):
     with counting(folder, tmp_path, "200", "churn") as held:
         for _ in range(10):

@@ -16,7 +16,7 @@ import pytest
 
 from tests.gdb.test_no_harm import compile_c, folder, started
 from tests.gdb.test_open_process import counting
-from tests.gdb.test_snapshot import OF_A_KIND, flat, without
+from tests.gdb.test_snapshot import OF_THE_MOMENT, kill_after, without
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
 from tests.support.figures import read_figures
@@ -36,6 +36,19 @@ shutil.which = lambda name, *more, **others: None if name == "zstd" else find(na
 sys.path.insert(0, {str(CHECKOUT)!r})
 from gdbext.cli.program import main
 sys.exit(main(sys.argv[1:]))
+"""
+NAMED = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *waits(void *none) { puts("ready"); fflush(stdout); pthread_mutex_lock(&known_lock); return none; }
+int main(void) {
+    pthread_t made;
+    pthread_mutex_lock(&known_lock);
+    pthread_create(&made, NULL, waits, NULL);
+    pause();
+}
 """
 PRIVATE = """
 #include <stdio.h>
@@ -88,12 +101,11 @@ def test_a_file_with_answers_of_the_process(here, tmp_path):
     assert read_figures(pid) == before
     facts = os.stat(tmp_path / found["file"])
     assert stat.S_IMODE(facts.st_mode) == 0o600 and os.listdir(tmp_path) == [found["file"]]
-    for command in ("triage", "rss"):
-        of_file = json.loads(gdbext(command, found["file"], "--json", cwd=tmp_path).stdout)
-        of_process = json.loads(gdbext(command, "--pid", pid, "--json", cwd=tmp_path).stdout)
-        assert flat(without(of_file["data"], OF_A_KIND)) == flat(without(of_process["data"], OF_A_KIND))
-        assert (of_file["problems"], of_file["status"]) == (of_process["problems"], of_process["status"])
-        assert of_file["target"]["pid"] == pid and of_file["target"]["core"] == str(tmp_path / found["file"])
+    of_file = json.loads(gdbext("triage", found["file"], "--json", cwd=tmp_path).stdout)
+    of_process = json.loads(gdbext("triage", "--pid", pid, "--json", cwd=tmp_path).stdout)
+    assert without(of_file["data"], OF_THE_MOMENT) == without(of_process["data"], OF_THE_MOMENT)
+    assert (of_file["problems"], of_file["status"]) == (of_process["problems"], of_process["status"])
+    assert of_file["target"]["pid"] == pid and of_file["target"]["core"] == str(tmp_path / found["file"])
 
 
 def test_gdb_reads_what_it_reads_of_the_process(here, tmp_path):
@@ -192,3 +204,70 @@ program.main(['snapshot', '--pid', '{held.pid}'])
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == -1 and os.listdir(tmp_path) == ["counts"], run
     held.wait_for_ticks()
+
+
+# -- commands over a copy -------------------------------------------------------------------------------
+
+
+def both(command, pid, cwd):
+    """Return what is answered of a copy, and where gdb holds the process: that goes first, as it reads pages."""
+    found = []
+    for how in (("--in-place",), ()):
+        run = gdbext(*command.split(), "--pid", pid, *how, "--json", cwd=cwd)
+        found.append({**json.loads(run.stdout), "returned": run.returncode, "held": None})
+        assert ("is examined itself" in run.stderr) == bool(how)
+    return found[1], found[0]
+
+
+def test_a_copy_answers_as_the_process_that_gdb_holds(here, tmp_path, request):
+    gdbext("rss", "--in-place", "--pid", here.process.pid, cwd=tmp_path)
+    every = request.config.getoption("--boards") == "full"
+    for command in (
+        "triage",
+        "lockwait",
+        *(("rss", "blocks types", "glibc tcache", "blocks retained") if every else ()),
+    ):
+        ours, theirs = both(command, here.process.pid, tmp_path)
+        assert ours["held_seconds"] < theirs["held_seconds"]
+        names = (*OF_THE_MOMENT, "held_seconds")
+        assert without(ours, names) == without(theirs, names)
+
+
+def test_without_memory_for_a_copy_the_process_is_examined_itself(held, tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+
+    run = gdbext("rss", "--pid", held.pid, "--json", cwd=tmp_path, preexec_fn=limit)
+    assert run.returncode == 0 and json.loads(run.stdout)["complete"], run
+    assert f"process {held.pid} is examined itself, and stands still until that is done" in run.stderr
+    held.wait_for_ticks()
+
+
+def test_a_deleted_program_has_its_names(folder, tmp_path):
+    program = tmp_path / "deleted"
+    shutil.copy(compile_c(folder, "named", NAMED, "-pthread"), program)
+    with started([str(program)]) as pid:
+        program.unlink()
+        answer = json.loads(gdbext("lockwait", "--pid", pid, "--json", cwd=tmp_path).stdout)
+    assert "known_lock" in json.dumps(answer["data"])
+
+
+@pytest.mark.parametrize("words", (("snapshot",), ("rss",)))
+def test_the_process_goes_on_when_the_program_is_killed(held, tmp_path, words):
+    for seconds in (0.1, 0.2, 0.3, 0.4):
+        line = [PROGRAM, *words, "--pid", str(held.pid)]
+        kill_after(subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), seconds)
+        held.wait_for_ticks()
+    assert set(held.states) == {"S"}
+
+
+def test_a_pause_that_is_too_short_is_said(held, tmp_path):
+    run = gdbext("rss", "--pid", held.pid, "--max-pause", "0.000001", "--json", cwd=tmp_path)
+    answer = json.loads(run.stdout)
+    assert run.returncode == 3 and "not-copied" in [one["kind"] for one in answer["problems"]]
+    for words, message in (
+        (("rss", "--max-pause", "1", "core"), "--in-place and --max-pause need --pid"),
+        (("rss", "--pid", held.pid, "--max-pause", "1", "--in-place"), "exclude each other"),
+    ):
+        run = gdbext(*words, cwd=tmp_path)
+        assert run.returncode == 2 and message in run.stderr, run

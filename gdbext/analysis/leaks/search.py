@@ -93,7 +93,7 @@ def _refused(
     most = settings.get(BLOCKS, 0)
     if most and blocks > most:
         return _unexamined(f"{grouped(blocks)} blocks in use, set gx {BLOCKS} is {grouped(most)}", _ASK)
-    if target.live and not settings.get(SECONDS, DEFAULT_SECONDS):
+    if target.live and target.presence is None and not settings.get(SECONDS, DEFAULT_SECONDS):
         return _unexamined(f"set gx {SECONDS} is 0", _ASK)
     return None
 
@@ -101,7 +101,7 @@ def _refused(
 def _examined(
     target: Target, settings: Settings, ports: Ports, limits: Thresholds, progress: Progress, asked: bool
 ) -> Beyond:
-    held = target.live and not asked
+    held = target.live and target.presence is None and not asked  # nobody stands still for a copy
     deadline = Deadline(progress, settings.get(SECONDS, DEFAULT_SECONDS) if held else None)
     try:
         with checked(deadline.check):

@@ -11,11 +11,11 @@ import gc
 import importlib
 import os
 import signal
-from typing import Any, Iterable, Optional, TextIO
+from typing import Any, Iterable, Optional, TextIO, Union
 
 from gdbext.bridge.commands.command import attempt, find_function, make_report, working, write_beside
 from gdbext.bridge.commands.context import Context
-from gdbext.bridge.stops.holding import Hold
+from gdbext.bridge.stops.holding import Held, Hold
 from gdbext.errors import GdbextError, UsageError
 from gdbext.grammar import catalogue
 from gdbext.grammar.arguments import Arguments
@@ -66,7 +66,7 @@ class _Shell:
     def __init__(self, question: Question, stream: TextIO) -> None:
         self.question = question
         self.stream = stream
-        self.hold = Hold(question.pid)
+        self.hold: Union[Hold, Held] = Hold(question.pid) if question.copied is None else Held(question.copied)
         self.context = Context()
         self.report: Optional[Report] = None
 
@@ -90,11 +90,11 @@ class _Shell:
             raise UsageError(f"there is no command {question.command}")
         known = {option.name: option for option in spec.all_options}
         arguments = Arguments(known, question.options, question.expression, question.words)
-        _prepare(spec, question.pid is not None)
+        _prepare(spec, self.hold.pid is not None)
         self.hold.attach()
         with working(spec, self.context):
-            if question.core is not None:
-                self.context.session.core = question.core
+            self.context.session.core = question.core
+            self.context.session.copy_of = question.pid if question.copied is not None else None
             self._write(spec, arguments, make_report(spec, arguments, self.context))
 
     def _write(self, spec: Any, arguments: Arguments, report: Report) -> None:
@@ -123,7 +123,7 @@ class _Shell:
 
             write_beside("".join(render.remarks(report, self.question.width)))
         elif held is not None:
-            self._put([f"\nThe process was stopped for {held:.2f} s.\n"])
+            self._put([f"\nThe process was stopped for {held:.3f} s.\n"])
 
 
 def _keep(rows: Rows[Any], limit: Optional[int]) -> bool:

@@ -61,6 +61,25 @@ class Hold:
         return self._seconds
 
 
+class Held:
+    """A process that stood still while it was copied; as :class:`Hold`, with nothing left to be done.
+
+    :param seconds: for which it did.
+    """
+
+    pid = None
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def attach(self) -> None:
+        """Do nothing."""
+
+    def let_go(self) -> float:
+        """Return for how many seconds it was stopped."""
+        return self._seconds
+
+
 def _import_all() -> None:
     """Import whatever a command may need: it takes longer than most analyses."""
     for name in _WORKING:

@@ -48,6 +48,7 @@ class GdbSession(Session):
     """One inferior at one stop.
 
     :ivar core: the core's name, where gdb has another file open for it.
+    :ivar copy_of: a process of this machine of which gdb has a copy open as a core, or None.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class GdbSession(Session):
         self._elements: Optional[Elements] = None
         self._ended = False
         self.core: Optional[str] = None
+        self.copy_of: Optional[int] = None
 
     @property
     def fresh(self) -> bool:
@@ -70,8 +72,11 @@ class GdbSession(Session):
     def _read(self) -> Target:
         dependencies.load()
         from gdbext.bridge.ports.target import read_target
+        from gdbext.coretarget import as_process
 
         target = read_target()
+        if self.copy_of is not None:
+            return as_process(target, self.copy_of)
         return replace(target, identity=replace(target.identity, core=self.core or target.identity.core))
 
     @property

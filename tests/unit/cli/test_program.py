@@ -493,7 +493,7 @@ def test_no_such_gdb(program):
     ],
 )
 def test_gdb_without_an_answer(program, told, kind, message):
-    error = program.fails("triage", "--pid", os.getpid(), document=None, stderr=told)
+    error = program.fails("triage", "--in-place", "--pid", os.getpid(), document=None, stderr=told)
     assert error["kind"] == kind
     assert error["message"] == message.format(pid=os.getpid(), gdb=program.gdb)
 
@@ -501,7 +501,7 @@ def test_gdb_without_an_answer(program, told, kind, message):
 def test_a_process_that_gdb_may_not_attach_to(program):
     refused = error("debugger", "ptrace: Operation not permitted")
     plan = {"document": envelope(error=refused), "trailer": trailer(2, refused)}
-    assert program.fails("triage", "--pid", os.getpid(), **plan)["kind"] == "no-permission"
+    assert program.fails("triage", "--in-place", "--pid", os.getpid(), **plan)["kind"] == "no-permission"
 
 
 def test_gdb_killed(program):
@@ -523,7 +523,7 @@ def test_a_gdb_that_a_page_of_the_core_has_ended(program):
     error = program.fails("triage", "--core", program.core, signal=signal.SIGBUS)
     assert error["message"] == "gdb was ended by SIGBUS before it answered"
     assert error["hint"].startswith(f"the disk may not give {program.core}, or it was cut meanwhile: copy what")
-    assert program.fails("lockwait", "--pid", os.getpid(), signal=signal.SIGBUS)["hint"] is None
+    assert program.fails("lockwait", "--in-place", "--pid", os.getpid(), signal=signal.SIGBUS)["hint"] is None
 
 
 def test_what_a_gdb_prints_as_it_dies_is_not_shown(program):
@@ -543,7 +543,7 @@ def test_a_process_that_gdb_attached_to_in_part_goes_on(program):
     with subprocess.Popen(["sleep", "5"]) as process:
         document = envelope(data=None, complete=False, error=refused)
         plan = {"document": document, "trailer": trailer(2, refused), "stops": process.pid}
-        assert program.fails("triage", "--pid", process.pid, **plan) == refused
+        assert program.fails("triage", "--in-place", "--pid", process.pid, **plan) == refused
         wait_until(lambda: "T" not in state_of(process.pid), "it goes on")
         process.kill()
 
@@ -909,6 +909,7 @@ def test_a_gdb_that_crashes_writes_no_core_over_the_one_it_was_given(program):
     run = ["bash", "-c", 'ulimit -S -c "$(ulimit -H -c)"; exec "$0" -m gdbext.cli "$@"', sys.executable]
     subprocess.run([*run, "triage", str(program.core), "--gdb", str(program.gdb)], cwd=ROOT, check=False)
     assert noted.read_text() == "0\n"
+
 
 def test_a_gdb_that_is_no_program_is_not_to_be_installed(program):
     error = program.fails("triage", "--core", program.core, "--gdb", program.core, gdb=False)
