@@ -34,7 +34,11 @@ from tests.support.rest import wait_for_rest, wait_until
 
 assert folder  # a fixture
 
-BUSY = Path(__file__).parent / "data" / "busy.c"
+BUSY, WAITS = (Path(__file__).parent / "data" / name for name in ("busy.c", "waits.c"))
+INTERRUPTED = {
+    "epoll_wait", "epoll_pwait", "epoll_pwait2", "sigtimedwait", "sigwaitinfo", "semop", "semtimedop",
+    "recv with SO_RCVTIMEO", "accept with SO_RCVTIMEO", "io_getevents", "io_uring_enter",
+}  # fmt: skip
 KINDS = ("nanosleep", "read", "poll", "pthread_cond_timedwait", "sem_wait", "write", "fork", "pthread_create", "listed")
 SAME = (
     "triage", "rss", "glibc arenas", "glibc heaps", "glibc bins", "glibc tcache", "glibc mmapped", "glibc check",
@@ -233,12 +237,27 @@ def stopped_stays_stopped(pid):
     os.kill(pid, signal.SIGCONT)
 
 
+def test_calls_that_a_stop_interrupts(folder):
+    """Each snapshot has at most one call of a thread fail with EINTR, and only those that docs/guide.md names."""
+    program = compile_c(folder, "waits", WAITS.read_text(), "-pthread", "-lrt")
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        wait_for_rest(process.pid)
+        for _ in range(3):
+            take_snapshot(process.pid, Wishes()).close()
+            wait_for_rest(process.pid)
+        rows = [row.rsplit(": ", 1) for row in process.communicate("", timeout=60)[0].splitlines()]
+    counts = {name: int(count) for name, count in rows if not count.startswith("ended")}
+    assert len(counts) > 20 and max(counts.values()) <= 3
+    assert {name for name, count in counts.items() if count} == INTERRUPTED & set(counts)
+
+
 def test_it_goes_on_whenever_we_are_killed(folder, tmp_path, request):
     times = 100 if request.config.getoption("--boards") == "full" else 15
     with counting(folder, tmp_path, "20") as held:
         before = read_figures(held.pid)
-        for _ in range(times):
-            kill_amid(held.pid, random.uniform(0, 0.03))
+        for number in range(times):
+            kill_amid(held.pid, random.uniform(0, 0.03), number % 2)
             held.wait_for_ticks()
         wait_until(lambda: set(held.states) == {"S"}, "all threads go on")
         os.kill(held.pid, signal.SIGRTMIN)
@@ -247,8 +266,11 @@ def test_it_goes_on_whenever_we_are_killed(folder, tmp_path, request):
     assert not growth(before, after)
 
 
-def kill_amid(pid, seconds):
-    """Have another process take snapshots, and kill it a while after it began."""
+def kill_amid(pid, seconds, stopped):
+    """Have another process take snapshots, and kill it a while after it began.
+
+    :param stopped: whether then at the next moment at which the process is held.
+    """
     told, tell = os.pipe()
     child = os.fork()
     if not child:
@@ -259,6 +281,8 @@ def kill_amid(pid, seconds):
         os._exit(1)
     os.read(told, 1)
     time.sleep(seconds)  # any moment will do
+    if stopped:
+        wait_until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), "it is held")
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
