@@ -163,6 +163,8 @@ def scan_pages(descriptor: int, start: int, end: int) -> Optional[Runs]:
             return None
         count, reached = walked
         parts.append(vector[:count].copy())
+        # Where the kernel's own buffer of 512 regions was full meanwhile, it names that place, not its last.
+        reached = max([reached, *vector[max(count - 1, 0) : count, 1].tolist()])
         if reached <= start:
             break
         start = reached

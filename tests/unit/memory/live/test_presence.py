@@ -1,5 +1,6 @@
 """What is read of a child that says what it touched: nothing that is not there, and nothing of it changes."""
 
+import ctypes
 import json
 import mmap
 import os
@@ -164,6 +165,24 @@ def test_runs_of_a_process_of_our_own_are_equal_by_both_routes():
     scanned, read = Presence(mappings, first), Presence(mappings, second)
     # between the two this very process goes on: a few pages come to be
     assert abs(scanned.resident.bytes - read.resident.bytes) <= 256 * PAGE
+
+
+@pytest.mark.parametrize("count", (400, 512, 513, 700, 5000, 40_000))
+def test_each_of_many_runs_is_had_once(count):
+    """The kernel's own buffer takes 512 regions, and ours 32 768."""
+    area = mmap.mmap(-1, 2 * count * PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    page = np.frombuffer(area, np.uint8)
+    start = int(page.ctypes.data)
+    libc = ctypes.CDLL(None)
+    libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(len(area)), mmap.MADV_NOHUGEPAGE)
+    page[:: 2 * PAGE] = 1
+    descriptor = open_proc(os.getpid(), "pagemap")
+    found = scan_pages(descriptor, start, start + len(area))
+    os.close(descriptor)
+    if found is None:
+        pytest.skip("no PAGEMAP_SCAN before Linux 6.7")
+    assert found.starts.tolist() == list(range(start, start + len(area), 2 * PAGE))
+    assert (found.ends - found.starts == PAGE).all()
 
 
 def test_what_was_never_touched_is_zeros_and_costs_nothing(child):
