@@ -7,9 +7,11 @@ given. Whatever comes else is undone from within the handler: no code that runs 
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
@@ -19,6 +21,8 @@ SIGNALS = tuple(
     getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TERM", "XCPU")
 )
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (*_INTERRUPTS, signal.SIGHUP)
+_ASKING = signal.SIGUSR1
 
 
 class _State:
@@ -27,6 +31,44 @@ class _State:
         self.before: Dict[int, Any] = {}
         self.answering = False  # whether an interrupt may be raised
         self.interrupt: Optional[int] = None
+        self.noted: Optional[Noted] = None
+
+
+class Noted:
+    """Signals that are noted while :func:`noting` lasts.
+
+    :ivar stopped: whether one has come that asks for the end.
+    :ivar asked: whether SIGUSR1 has come; whoever heeds that takes it back.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = self.asked = False
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def wait(self, seconds: float, descriptor: Optional[int] = None) -> None:
+        """Wait until a signal comes or a descriptor has something to read, or for a time; not once it is stopped."""
+        if self.stopped:
+            return
+        poll = select.poll()
+        for one in (self._read, *(() if descriptor is None else (descriptor,))):
+            poll.register(one, select.POLLIN)
+        poll.poll(math.ceil(seconds * 1000))
+        with suppress(BlockingIOError):
+            os.read(self._read, 64)
+
+    def close(self) -> None:
+        """Let go of what wakes it."""
+        os.close(self._read)
+        os.close(self._write)
+
+    def take(self, number: int) -> bool:
+        """Take note of a signal; return whether that is all that is to be done about it."""
+        if number != _ASKING and (self.stopped or number not in _ENDING):
+            return False
+        self.asked, self.stopped = self.asked or number == _ASKING, self.stopped or number != _ASKING
+        with suppress(BlockingIOError):
+            os.write(self._write, b"!")
+        return True
 
 
 _state = _State()
@@ -51,6 +93,17 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         _state.answering = False
+
+
+@contextmanager
+def noting() -> Iterator[Noted]:
+    """Have SIGUSR1, and the first signal that asks for the end, be noted, where nothing is to be cut short by them."""
+    with closing(Noted()) as noted:
+        _state.noted = noted
+        try:
+            yield noted
+        finally:
+            _state.noted = None
 
 
 def finish(failed: bool) -> None:
@@ -107,6 +160,8 @@ def _blocked() -> Iterator[None]:
 
 
 def _handle(number: int, frame: Any) -> None:
+    if _state.noted is not None and _state.noted.take(number):
+        return
     if number in _INTERRUPTS and _state.answering and _state.interrupt is None:
         _state.interrupt = number
         raise KeyboardInterrupt

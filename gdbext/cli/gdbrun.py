@@ -31,9 +31,8 @@ import sys, importlib.util as util
 spec = util.spec_from_file_location("gdbext", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
 sys.modules["gdbext"] = util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["gdbext"])
-from gdbext.cli.alone import answer
 from gdbext.starting.descriptors import leave
-answer(*sys.argv[1:])
+__import__(sys.argv.pop(2), fromlist=["answer"]).answer(*sys.argv[1:])
 leave(0)
 """
 _GRACE = 5.0  # seconds that gdb has for a partial answer after an interrupt
@@ -85,8 +84,13 @@ def command_line(job: GdbJob, folder: str) -> Sequence[str]:
     """Return what answers the question of a folder: gdb, or Python by itself."""
     if job.alone:  # in a process of its own, too: it may be ended at any moment
         opened = (folder, job.core or "", json.dumps(job.settings))
-        return [sys.executable, "-I", "-S", "-c", _ALONE, str(LOADER.parent), *opened]
+        return python_line("gdbext.cli.alone", *opened)
     return job.arguments(f"{_ANSWERING}.answer({folder!r})")
+
+
+def python_line(module: str, *arguments: str) -> Sequence[str]:
+    """Return what runs ``answer`` of a module of ours, with the package's folder before the arguments."""
+    return [sys.executable, "-I", "-S", "-c", _ALONE, str(LOADER.parent), module, *arguments]
 
 
 @contextmanager

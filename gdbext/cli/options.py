@@ -25,7 +25,7 @@ from gdbext.grammar.catalogue import (
     find_command,
     find_own,
 )
-from gdbext.grammar.exchange import schema_of
+from gdbext.grammar.exchange import is_recording, schema_of
 from gdbext.wording import unicode_text
 
 DEFAULT_TIMEOUT = 600.0
@@ -35,7 +35,6 @@ _MOST_SAMPLES = 1000
 _DRAWN = ("dot", "flame", "output", "svg")  # files that commands may write
 _FILES = ("file", "folder", "program")  # what an option may name
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
-_SPANS = {"s": 1, "m": 60, "h": 3600}
 _HOW = "gdbext --help shows how it is written"
 
 
@@ -390,7 +389,8 @@ def _check_several(options: Options) -> None:
         raise UsageError("--every and --times need --pid", "a core does not move; name several")
     if options.every is not None and options.times is None:
         raise UsageError("--every needs --times", "--every 30s --times 10 takes ten samples")
-    if len(options.cores) + (options.times or 1 if options.pid is not None else 0) < 2:
+    moments = options.times or 1 if options.pid is not None else 0
+    if len(options.cores) + moments < 2 and not any(map(is_recording, options.cores)):
         raise UsageError("two targets or more are needed", "OLD NEW, or --pid PID --every 30s --times 3")
 
 
@@ -441,12 +441,6 @@ def _interval(name: str, value: str) -> float:
     return _seconds(name, value, "1, 0.5 …") or 0.0
 
 
-def _span(name: str, value: str) -> float:
-    """Return a span of time in seconds: "30", "30s", "5m", "1.5h"."""
-    unit = _SPANS.get(value[-1:], 0)
-    return _interval(name, value[:-1] if unit else value) * (unit or 1)
-
-
 def _seconds(name: str, value: str, hint: str = "0 is for ever") -> Optional[float]:
     try:
         seconds = float(value)
@@ -475,7 +469,6 @@ _VALUES: Mapping[str, Callable[[str, Any], Any]] = {
     "timeout": _seconds,
     "samples": _samples,
     "interval": _interval,
-    "every": _span,
     "times": _samples,
     "max-pause": _pause,
 }

@@ -23,7 +23,16 @@ from gdbext.cli.streams import tell
 from gdbext.cli.workfolder import is_full, work_folder
 from gdbext.errors import GdbextError, TooLargeError, out_of_memory
 from gdbext.grammar.arguments import refuse_input
-from gdbext.grammar.exchange import SAMPLE_START, Copy, Question, Trailer, answer_path, find_trailer, write_question
+from gdbext.grammar.exchange import (
+    SAMPLE_START,
+    Copy,
+    Question,
+    Trailer,
+    answer_path,
+    find_trailer,
+    is_recording,
+    write_question,
+)
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError, find_limit
 from gdbext.starting.gdbjob import GdbJob, has_packages
@@ -201,7 +210,7 @@ class _Run:
             pid=options.pid if options.needs_target else None,
             copied=copied,
             width=shutil.get_terminal_size((_WIDTH, 24)).columns,
-            color=_wants_color(options.color),
+            color=wants_color(options.color),
             plain=only_ascii(),
         )
 
@@ -279,7 +288,9 @@ class _SeveralRun(_Run):
 
 
 def _is_sample(path: str) -> bool:
-    """Whether a file is one with a sample, and no core."""
+    """Whether a file is one with a sample, or a folder a recording, and no core."""
+    if is_recording(path):
+        return True
     try:
         with open(path, "rb") as file:
             return file.read(len(SAMPLE_START)) == SAMPLE_START.encode()
@@ -307,7 +318,11 @@ def _is_for_gdb(trailer: Optional[Trailer]) -> bool:
     return trailer is None or (trailer.error is not None and trailer.error["kind"] == "dependency")
 
 
-def _wants_color(when: str) -> bool:
+def wants_color(when: str) -> bool:
+    """Whether text is coloured.
+
+    :param when: ``auto``, ``always`` or ``never``.
+    """
     if when != "auto":
         return when == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

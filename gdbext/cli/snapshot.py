@@ -20,6 +20,7 @@ from gdbext.cli.streams import put, tell
 from gdbext.cli.workfolder import work_folder
 from gdbext.errors import UsageError
 from gdbext.files import PrivateFile
+from gdbext.grammar.exchange import Copy
 from gdbext.report import Status
 from gdbext.starting.failures import GdbFailedError, TimeOutError, find_limit
 from gdbext.starting.process import check_process
@@ -44,18 +45,29 @@ def take(options: Options) -> int:
     pack = _find_packer() if given.get("compress") else None
     path = given.get("output") or f"snapshot.{options.pid}{'' if pack is None else pack[0]}"
     wishes = {"swapped": options.swapped, "max_pause": options.max_pause, "packed": pack is not None}
-    with work_folder() as folder, room() as memory, owned(partial(_make, path), methodcaller("discard")) as file:
-        copy = copy_process(options.pid, folder, memory, {**wishes, "disk": file.descriptor}, deadline)
-        try:
-            (_write_sparse if pack is None else pack[1])(memory, file.descriptor, deadline)
-            file.commit()
-        except OSError as error:
-            raise find_limit(error) or GdbFailedError(f"cannot write {path}: {error.strerror}", _ROOM) from None
+    copy = write_snapshot(options.pid, path, wishes, deadline, write_sparse if pack is None else pack[1])
     who = f"process {options.pid} ({printable(copy.name)})"
     put(f"{printable(path)}: {size_text(copy.bytes)} of {who}, which was stopped for {copy.held_seconds:.3f} s\n")
     for line in copy.missing:
         tell(f"gdbext: snapshot: {line}")
     return int(Status.PARTIAL if copy.missing else Status.CLEAN)
+
+
+def write_snapshot(pid: int, path: str, wishes: Mapping[str, Any], deadline: Optional[float], write: _Write) -> Copy:
+    """Copy a process, which goes on then, and write the copy to a file that is there whole or not at all.
+
+    :param wishes: as ``gdbext.snapshot.taking.Wishes`` has them, by name.
+    :param deadline: in seconds of ``time.monotonic``, or None.
+    :raises GdbextError: there is no snapshot.
+    """
+    with work_folder() as folder, room() as memory, owned(partial(_make, path), methodcaller("discard")) as file:
+        copy = copy_process(pid, folder, memory, {**wishes, "disk": file.descriptor}, deadline)
+        try:
+            write(memory, file.descriptor, deadline)
+            file.commit()
+        except OSError as error:
+            raise find_limit(error) or GdbFailedError(f"cannot write {path}: {error.strerror}", _ROOM) from None
+    return copy
 
 
 def _find_deadline(options: Options) -> Optional[float]:
@@ -74,7 +86,7 @@ def _check_time(deadline: Optional[float]) -> None:
         raise TimeOutError("the time was up before the snapshot was written", "--timeout gives more")
 
 
-def _write_sparse(memory: int, file: int, deadline: Optional[float]) -> None:
+def write_sparse(memory: int, file: int, deadline: Optional[float]) -> None:
     """Write what the copy has, with its holes."""
     size, at = os.fstat(memory).st_size, 0
     while at < size:

@@ -21,6 +21,9 @@ from gdbext.files import is_same
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
 _LARGEST = (1 << 63) - 1
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhd])?")
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*%")
 _SIZE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)(?:\s*([KMGT])(?:i?B)?|\s*B)?", re.IGNORECASE)
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _TYPE_KEYWORDS = ("struct", "union", "class", "enum")
@@ -30,8 +33,9 @@ class Option(NamedTuple):
     """One option of a command.
 
     :param name: without the dashes.
-    :param kind: ``flag``; ``int`` (also 0x…) and ``size`` (also 16K, 4M, 1G), not negative; ``choice``;
-        ``text``; ``file``: a flag that may carry a value as ``--name=FILE``, never in the next word.
+    :param kind: ``flag``; ``int`` (also 0x…) and ``size`` (also 16K, 4M, 1G), not negative; ``duration`` (seconds, also
+        500ms, 30s, 5m, 2h, 1d) and ``share`` (5%), more than nothing; ``choice``; ``text``; ``file``: a flag that may
+        carry a value as ``--name=FILE``, never in the next word.
     :param help: one line, lower case, no full stop.
     :param choices: the words that a ``choice`` accepts.
     :param default: what :meth:`Arguments.value` returns when the option is not given.
@@ -150,6 +154,30 @@ def parse_size(text: str) -> int:
         raise UsageError(f"{text!r} is not a size", "write bytes, or a number with K, M or G")
     size = int(match[1], 0 if match[1][:2].lower() == "0x" else 10) * _SUFFIXES[(match[2] or "").upper()]
     return _bounded(text, size)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that "10", "500ms", "30s", "1.5m", "2h" or "1d" mean.
+
+    :raises UsageError: when it is none of these, or nothing.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2] or ""] if match else 0.0
+    if not 0 < seconds <= _LARGEST:
+        raise UsageError(f"{text!r} is not a duration", "write 500ms, 30s, 5m, 2h or 1d")
+    return seconds
+
+
+def parse_share(text: str) -> float:
+    """Return what "5%" is of 1.
+
+    :raises UsageError: when it is no percentage, or 0.
+    """
+    match = _SHARE.fullmatch(text.strip())
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share <= _LARGEST:
+        raise UsageError(f"{text!r} is not a percentage", "write a number above 0 with %, as 5%")
+    return share
 
 
 def parse_int(text: str) -> int:
@@ -324,12 +352,18 @@ def _find_option(name: str, known: Mapping[str, Option]) -> Option:
     )
 
 
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "int": parse_int,
+    "size": parse_size,
+    "duration": parse_duration,
+    "share": parse_share,
+}
+
+
 def _convert(option: Option, text: str) -> Any:
     try:
-        if option.kind == "int":
-            return parse_int(text)
-        if option.kind == "size":
-            return parse_size(text)
+        if option.kind in _PARSERS:
+            return _PARSERS[option.kind](text)
     except UsageError as error:
         raise UsageError(f"--{option.name}: {error.message}", error.hint) from None
     if option.kind == "choice" and text not in option.choices:

@@ -176,7 +176,7 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("samples", "text", "lockwait with --pid: take N samples, and say what is stuck, what is slow, and what "
            "moves; the process goes on between", metavar="N"),
     Option("interval", "text", "seconds between two samples (default 1)", metavar="S"),
-    Option("every", "text", "compare with --pid: time between two samples, such as 30s or 5m", metavar="TIME"),
+    Option("every", "duration", "compare with --pid: time between two samples, such as 30s or 5m", metavar="TIME"),
     Option("times", "text", "compare with --pid: take N samples; the process goes on between", metavar="N"),
     Option("help", "flag", "show this help", short="h"),
     Option("version", "flag", "show the version"),
@@ -772,11 +772,11 @@ COMMANDS: Sequence[CommandSpec] = (
         "thread and mapping, most changed first; of all samples what each does: flat, warming up, up and down, "
         "growing. Samples of one process also say which blocks are new, gone and kept, and how much of what came "
         "between two samples is still there. Other processes are compared by names, types and sizes, never by "
-        "addresses.\n\nOLD is a core, or a file with a sample. In gdb what is selected is the last sample; an OLD "
-        "core is read there without its names. From the shell, gdbext compare OLD NEW… or gdbext compare --pid PID "
-        "--every 30s --times 10.\n\nA finding is a warning where its shape has outlasted a start: of fewer than 8 "
-        "samples (6, where blocks show that nothing is freed) it is a remark with low confidence, and no reason for "
-        "exit status 1. docs/growth.md has the rule.",
+        "addresses.\n\nOLD is a core, a recording (gdbext record), or a file with a sample. In gdb what is selected "
+        "is the last sample; an OLD core is read there without its names. From the shell, gdbext compare OLD NEW…, "
+        "gdbext compare RECORDING or gdbext compare --pid PID --every 30s --times 10.\n\nA finding is a warning "
+        "where its shape has outlasted a start: of fewer than 8 samples (6, where blocks show that nothing is freed) "
+        "it is a remark with low confidence, and no reason for exit status 1. docs/growth.md has the rule.",
         options=(
             _TYPES,
             Option("memory-limit", "size", "say when memory reaches SIZE", metavar="SIZE"),
@@ -895,11 +895,66 @@ COMMANDS: Sequence[CommandSpec] = (
     ),
 )
 
+_RECORDING = ("timeout", "gdb", "swapped", "max-memory", "help")
+# What is recorded of a process, and how: of record and watch.
+SAMPLING_OPTIONS: Sequence[Option] = (
+    next(option for option in SHELL_OPTIONS if option.name == "pid"),
+    Option("comm", "text", "the process of this name; when it has ended, the next one that has it", metavar="NAME"),
+    Option("for", "duration", "how long; otherwise until the process ends, or Ctrl-C", metavar="TIME"),
+    Option("budget", "share", "how much of the time the process may stand still for it (default 1%); fewer samples "
+           "are taken where that is not enough", metavar="PERCENT%"),
+    Option("depth", "choice", "what is measured: sizes (owners, arenas, sizes of blocks, threads, mappings), tables "
+           "(entries of hash tables, too), types (types, leaks and roots, too), or auto (types of up to a million "
+           "blocks, else sizes)", ("auto", "sizes", "tables", "types"), "auto", "WHAT"),
+    Option("names", "flag", "borrow a gdb for the names of types and variables, and for hash tables; each sample takes "
+           "longer, the process stands still no longer"),
+)
+
 _OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "max-memory", "help")
 
 _COPYING = ("pid", "max-pause", "swapped", "timeout", "help")
 
 OWN_COMMANDS: Sequence[CommandSpec] = (
+    CommandSpec(
+        "record",
+        run="record:record",
+        summary="Keep small figures of a process over time, and snapshots when a threshold is passed",
+        description="DIR/samples.jsonl gains a line for each sample: memory by owner, arena, size of block, thread and "
+        "mapping. `gdbext compare DIR` says what has grown. A recording that is in DIR goes on; one that is killed, or "
+        "finds the disk full, has whole lines. SIGUSR1 takes a snapshot now, SIGTERM and Ctrl-C end it.\n\n"
+        "A condition is `rss`, `heap` (bytes in use), `blocks` (in use) or `threads`, one of > >= < <=, and a size or "
+        "a count; or `grown > 20% after 10m`: rss compared with the first sample after 10 minutes. Each time that one "
+        "becomes true, a snapshot is taken, as far as --most-snapshots and the disk allow it.\n\nExit status: 1 when a "
+        "condition became true, else 3 when samples were lost or could not be taken, or a condition not be examined.",
+        options=(
+            *SAMPLING_OPTIONS[:2],
+            Option("every", "duration", "time between two samples (default 1m)", metavar="TIME"),
+            *SAMPLING_OPTIONS[2:],
+            Option("output", "text", "the folder of the recording", metavar="DIR", short="o", names="folder"),
+            Option("when", "text", "take a snapshot when this becomes true", metavar="CONDITION", many=True),
+            Option("most-snapshots", "int", "how many snapshots there may be in DIR", default=3, metavar="N"),
+            Option("at-end", "flag", "take a snapshot at the end, too"),
+            *(option for option in SHELL_OPTIONS if option.name in _RECORDING),
+        ),
+        example="gdbext record --pid 2914 --every 1m --for 2h -o leak --when 'grown > 20% after 10m'",
+        own=True,
+    ),
+    CommandSpec(
+        "watch",
+        run="watch:watch",
+        summary="Show on the terminal what grows in a process, live",
+        description="The figures of `gdbext record`, with the change since the sample before and since the first one, "
+        "and their course; what has grown most stands below. Where standard output is no terminal, or a dumb one, each "
+        "sample is a line. Ctrl-C ends it.",
+        options=(
+            *SAMPLING_OPTIONS[:2],
+            Option("every", "duration", "time between two samples (default 5s)", metavar="TIME"),
+            *SAMPLING_OPTIONS[2:],
+            *(option for option in SHELL_OPTIONS if option.name in (*_RECORDING, "color")),
+        ),
+        example="gdbext watch --pid 2914 --every 2s",
+        own=True,
+    ),
     CommandSpec(
         "open",
         run="interactive:open_target",

@@ -15,9 +15,15 @@ from gdbext.files import private
 
 SCHEMA_VERSION = 2
 
+SAMPLES = "samples.jsonl"  # the file of a recording
 SAMPLE_START = '{"format":"gdbext/sample/'  # how a line of JSON begins that is a sample
 
 _QUESTION, _ANSWER, _TRAILER, _COPY = "question.json", "answer", "trailer.json", "copy.json"
+
+
+def is_recording(folder: str) -> bool:
+    """Whether a folder has what may be a recording."""
+    return os.path.isfile(os.path.join(folder, SAMPLES))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ DEBUGINFO = LAYOUT | {"process", "debuginfo"}
 TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
 ANALYSIS = HEAP | {"structures", "analysis"}
-BRIDGE = ANALYSIS | {"render", "session", "bridge", "commands", "printers", "starting", "_mount"}
+BRIDGE = ANALYSIS | {"render", "session", "bridge", "commands", "printers", "starting", "recording", "_mount"}
 ALLOWED = {
     "abi": set(),
     "version": set(),
@@ -45,6 +45,7 @@ ALLOWED = {
     "analysis": ANALYSIS,
     "render": LEAVES | {"process", "target"},
     "session": ANALYSIS | {"render"},
+    "recording": ANALYSIS | {"render"},
     "starting": MEMORY,
     "borrowing": TARGET | {"starting", "tracing"},
     "gdbext": ANALYSIS | {"session", "tracing", "snapshot", "borrowing", "bridge", "_mount"},
@@ -54,8 +55,8 @@ ALLOWED = {
     "printers": BRIDGE,
     "load": {"bridge"},
     "_mount": set(),
-    "cli": MEMORY | {"cli", "_mount", "starting"},
-    "alone": BRIDGE | {"cli"},  # what the program starts in place of gdb
+    "cli": MEMORY | {"cli", "_mount", "starting", "recording"},
+    "alone": BRIDGE | {"cli", "tracing", "snapshot"},  # what the program starts in place of gdb
 }
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}
 
@@ -70,7 +71,7 @@ def layer_of(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] != "gdbext":
         return parts[0]
-    if parts[1:] == ("cli", "alone"):  # started by the program in place of gdb
+    if parts[1:] in (("cli", "alone"), ("cli", "sampler")):  # started by the program in place of gdb
         return "alone"
     return "gdbext" if parts[1] == "__init__" else parts[1]
 

@@ -88,7 +88,7 @@ class _Measurement:
             self._sources.debug is not NO_DEBUG_INFO,
             measure,
             {kind: self._rows[kind] for kind in kinds.KINDS if kind in self._rows},
-            _limits(target),
+            limits_of(target),
             whole,
             [Remark(one.kind, one.message) for one in self._problems[:_REMARKS]],
         )
@@ -193,7 +193,7 @@ def _mappings(regions: Sequence[Region]) -> Iterator[Row]:
 
 
 def _heap_rows(heap: Heap, counts: Tally) -> Iterator[Row]:
-    yield Row(f"{heap.allocator} in use", counts.count(USED, MMAPPED), counts.size(USED, MMAPPED))
+    yield Row(f"{heap.allocator}{kinds.IN_USE}", counts.count(USED, MMAPPED), counts.size(USED, MMAPPED))
     if heap.caches_known:
         yield Row(f"{heap.allocator} in thread caches", counts.count(CACHED), counts.size(CACHED))
     yield Row(f"{heap.allocator} free", counts.count(FREE, TOP), counts.size(FREE, TOP))
@@ -270,7 +270,7 @@ def _find_mark(target: Target) -> Optional[str]:
         return None
 
 
-def _limits(target: Target) -> Sequence[Limit]:
+def limits_of(target: Target) -> Sequence[Limit]:
     """Return the tightest limit of each kind that a process has; none of a core, which does not say."""
     if target.local_pid is None:
         return []

@@ -17,6 +17,7 @@ KINDS = (
     TOTAL, OWNER, HEAP, ARENA_KIND, ARENA, ARENA_FREE, SIZE, TYPE, REACH, LEAK, LEAK_SIZE, ROOT, TABLE, THREAD, MAPPING,
 )  # fmt: skip
 
+IN_USE = " in use"  # how keys of ``heap`` end that are of blocks in use
 OTHER = ""  # the key of what is not listed by itself
 MOST_ROWS = 150  # of a kind, :data:`OTHER` besides
 

@@ -45,6 +45,20 @@ time.sleep(60)
 """
 
 
+NOTING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from gdbext.cli import ending
+ending.heed()
+with ending.noting() as noted:
+    print("noting", flush=True)
+    while True:
+        noted.wait(60)
+        print(noted.asked, noted.stopped, flush=True)
+        noted.asked = False
+"""
+
+
 def gone(pid):
     return state_of(pid) == "Z"
 
@@ -60,6 +74,21 @@ def test_gdb_and_its_children_end_with_us(program, name):
     assert (process.returncode, out) == (-number, "") and "Traceback" not in err
     assert not list(program.temporary.iterdir())
     wait_until(lambda: gone(child.read_text()), "the child ends", 10)
+
+
+@pytest.mark.parametrize("name", ["HUP", "INT", "TERM"])
+def test_a_signal_that_is_noted_wakes_and_the_second_ends(name):
+    number = getattr(signal, f"SIG{name}")
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", NOTING, str(ROOT)], **how) as process:
+        assert process.stdout.readline() == "noting\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "True False\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "False True\n"
+        process.send_signal(number)
+        process.stdout.read()
+        assert process.wait() == -number and process.stderr.read() == ""
 
 
 def test_what_gdb_has_left_behind_ends_with_it(program):

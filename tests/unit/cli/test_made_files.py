@@ -39,6 +39,7 @@ MAKERS = {
     "gdbext/cli/gdbrun.py": {"open": OURS + ": what gdb says"},
     "gdbext/cli/output.py": {"Replacement": USERS + ": --json=FILE", "Addition": USERS + ": that of a core more"},
     "gdbext/cli/run.py": dict.fromkeys(("mkdir", "mkdtemp"), OURS + ": samples, questions"),
+    "gdbext/cli/sampler.py": {"open": "none is made: of the kernel, /proc/self/oom_score_adj"},
     "gdbext/cli/unpack.py": {"open": OURS + ": a core, unpacked"},
     "gdbext/cli/streams.py": {"open": "none is made: standard streams that are open already"},
     "gdbext/files.py": {
@@ -47,6 +48,10 @@ MAKERS = {
         "private": "the user's, mode 0600, whole or as before: snapshot -o",
     },
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
+    "gdbext/recording/journal.py": {
+        "mkdir": "the folder that the user names, of mode 0700",
+        "O_CREAT": "of mode 0600, in that folder: the samples, which are only added to",
+    },
     "gdbext/starting/lockedfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
     "commands/compare.py": {"open": OURS + ": a sample, until it is compared"},
