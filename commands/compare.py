@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, Iterable, Iterator, List, Optional, Sequence
 
 import numpy as np
 
@@ -28,16 +28,18 @@ from gdbext.analysis.pins.path import paths
 from gdbext.analysis.reach.model import PLAIN
 from gdbext.errors import UsageError
 from gdbext.files import private
-from gdbext.grammar.exchange import SAMPLE_START
+from gdbext.grammar.exchange import SAMPLE_START, is_recording
 from gdbext.heap.model import USED_STATES
 from gdbext.kernels import NOT_REACHED
+from gdbext.recording.reading import Recorded, read_recording
+from gdbext.recording.story import story_of
 from gdbext.report import Report
 from gdbext.session import FEW_BLOCKS, Session
 
 _SAMPLE = "sample.json"  # in a folder of ours
-_MOST_SAMPLES = 200  # of a file
+_MOST_SAMPLES = 200  # of a file or a recording
 _PATHS = 3  # that are searched for
-_HINT = "name a core, or a file with a sample"
+_HINT = "name a core, a recording, or a file with a sample"
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,22 @@ def compare(session: Any, arguments: Any) -> Report:
     given = arguments.given
     if "keep" in given:
         return _keep(_take(session, arguments.flag("types")), given["keep"])
-    named = given.get("earlier") or arguments.words
-    every = [list(_read(name, arguments)) for name in named]
+    named = [os.path.expanduser(name) for name in given.get("earlier") or arguments.words]
+    recorded = {name: read_recording(name, _MOST_SAMPLES) for name in named if is_recording(name)}
+    every = [_of(recorded[name]) if name in recorded else list(_read(name, arguments)) for name in named]
     earlier = [one for taken, held in zip_longest(every, given.get("held", ())) for one in _held(taken, held)]
-    if not earlier:
-        raise UsageError("nothing to compare with", _HINT)
     if not given.get("sampled"):
         earlier.append(_take(session, arguments.flag("types")))
-    return _compared(session, earlier, arguments.value("memory-limit") or 0)
+    if len(earlier) < 2:
+        raise UsageError("there is one sample: nothing to compare it with" if earlier else "nothing to compare", _HINT)
+    return _with_story(_compared(session, earlier, arguments.value("memory-limit") or 0), recorded.values())
+
+
+def _with_story(report: Report, recorded: Iterable[Recorded]) -> Report:
+    """Return a report that also says what recordings say beside their samples."""
+    notes = [line for one in recorded for line in story_of(one)]
+    problems = [problem for one in recorded for problem in one.problems]
+    return replace(report, notes=[*report.notes, *notes], problems=[*report.problems, *problems])
 
 
 def _take(session: Session, typed: bool) -> Taken:
@@ -99,17 +109,20 @@ def _held(taken: Sequence[Taken], seconds: Optional[float]) -> Sequence[Taken]:
     return [replace(one, sample=replace(one.sample, held_seconds=seconds)) for one in taken]
 
 
+def _of(recorded: Recorded) -> Sequence[Taken]:
+    return [Taken(sample, None, report.source_text(sample.process)) for sample in recorded.samples]
+
+
 def _read(name: str, arguments: Any) -> Iterator[Taken]:
     """Iterate over earlier samples: of a folder of ours, of a file with some, or of a core, closed again at once."""
-    path = os.path.expanduser(name)
-    if os.path.isdir(path):
-        yield _read_kept(path)
-    elif (lines := _find_lines(path)) is not None:
-        source = os.path.basename(path)
+    if os.path.isdir(name):
+        yield _read_kept(name)
+    elif (lines := _find_lines(name)) is not None:
+        source = os.path.basename(name)
         for number, text in enumerate(lines, 1):
             yield Taken(read_sample(text), None, source if len(lines) == 1 else f"{source}:{number}")
     else:
-        with gdbext.open_core(path) as session:
+        with gdbext.open_core(name) as session:
             yield _take(session, arguments.flag("types"))
 
 
