@@ -193,6 +193,11 @@ def test_killed_at_any_moment_the_folder_is_whole_and_the_process_goes_on(target
     assert f"in {tmp_path}; the process stood still" in out
     times = [sample["time"] for sample in samples_of(tmp_path)]
     assert times == sorted(times) and abs(times[-1] - time.time()) < 60
+    with open(tmp_path / "samples.jsonl", "a") as file:
+        file.write('{"format":"gdbext/sample/1","proc')
+    compared = compare(tmp_path)
+    assert "damaged-recording" in [problem["kind"] for problem in compared["problems"]]
+    assert [row["time"] for row in compared["data"]["samples"]] == times
 
 
 def test_the_next_process_of_the_name_is_recorded(folder, tmp_path):
