@@ -40,10 +40,6 @@ def watch(options: Options) -> int:
     return int(Status.PARTIAL if recorder.failed else Status.CLEAN)
 
 
-def _can_be_redrawn() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-
 class _Screen:
     """Shows the last samples: a page that is drawn anew, or one line for each."""
 
@@ -51,7 +47,7 @@ class _Screen:
         self._color = color
         self._history = History()
         self._notes: Deque[str] = deque(maxlen=_NOTES)
-        self._redrawn = _can_be_redrawn()
+        self._redrawn = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
     def add_sample(self, taken: Taken) -> None:
         """Show a sample."""

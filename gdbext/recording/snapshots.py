@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List
 
 from gdbext.errors import GdbextError
 from gdbext.memory.live.mappings import read_status
@@ -35,7 +34,7 @@ class Snapshots:
 
         :raises GdbextError: there are as many as there may be, or there is no room for it.
         """
-        numbers = self._numbers()
+        numbers = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self._folder)) if match]
         if len(numbers) >= self._most:
             what = count_text(self._most, "snapshot")
             raise GdbextError(f"there may be {what} in {self._folder}", "--most-snapshots allows more")
@@ -45,9 +44,6 @@ class Snapshots:
             found = f"a snapshot takes up to {size_text(needed)}, and {size_text(max(room, 0))} may be taken"
             raise GdbextError(f"no room for a snapshot: {found}", f"make room in {self._folder}")
         return os.path.join(self._folder, f"snapshot-{max(numbers, default=0) + 1:04}.core")
-
-    def _numbers(self) -> List[int]:
-        return [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self._folder)) if match]
 
 
 def find_size(pid: int) -> int:

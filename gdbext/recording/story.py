@@ -34,7 +34,8 @@ def _spread_text(recorded: Recorded) -> Iterator[str]:
 def _singles(found: Sequence[Event]) -> Iterator[str]:
     told = [event for event in found if event.kind in _SINGLE]
     for event in told[:_MOST]:
-        yield f"{_moment_text(event.time)}: {printable(event_line(event.kind, event.details) or '')}"
+        moment = datetime.fromtimestamp(event.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        yield f"{moment}: {printable(event_line(event.kind, event.details) or '')}"
     if len(told) > _MOST:
         yield f"and {count_text(len(told) - _MOST, 'event')} more in {SAMPLES}"
 
@@ -44,7 +45,3 @@ def _sums(found: Sequence[Event]) -> Iterator[str]:
         samples = sum(event.details.get("samples", 1) for event in found if event.kind == kind)
         if samples:
             yield text.format(count_text(samples, "sample"))
-
-
-def _moment_text(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
