@@ -32,12 +32,12 @@ def _spread_text(recorded: Recorded) -> Iterator[str]:
 
 
 def _singles(found: Sequence[Event]) -> Iterator[str]:
-    told = [event for event in found if event.kind in _SINGLE]
-    for event in told[:_MOST]:
+    shown = [event for event in found if event.kind in _SINGLE]
+    for event in shown[:_MOST]:
         moment = datetime.fromtimestamp(event.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
         yield f"{moment}: {printable(event_line(event.kind, event.details) or '')}"
-    if len(told) > _MOST:
-        yield f"and {count_text(len(told) - _MOST, 'event')} more in {SAMPLES}"
+    if len(shown) > _MOST:
+        yield f"and {count_text(len(shown) - _MOST, 'event')} more in {SAMPLES}"
 
 
 def _sums(found: Sequence[Event]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from gdbext.recording.story import story_of
 VALUES = {int: 3, float: 2.5, str: "word", list: []}
 
 
-def told(*events, total=0):
+def story(*events, total=0):
     return story_of(Recorded([], total, events, []))
 
 
@@ -18,7 +18,7 @@ def process(pid, time=86400.0):
 
 
 def test_what_happened_is_said_with_its_time():
-    lines = told(
+    lines = story(
         process(7),
         Event("raised", 86460.0, {"condition": "rss > 2G", "value": 3 << 30}),
         Event("raised", 86461.0, {"condition": "grown > 20%", "value": 0.25}),
@@ -37,7 +37,7 @@ def test_what_happened_is_said_with_its_time():
 
 
 def test_samples_that_are_missing_are_summed_up():
-    lines = told(
+    lines = story(
         *[Event("lost", 1.0, {"samples": 2, "message": "full"})] * 2,
         *[Event("failed", 1.0, {"message": "no"})] * 3,
         Event("missed", 1.0, {"samples": 1}),
@@ -50,12 +50,12 @@ def test_samples_that_are_missing_are_summed_up():
 
 
 def test_of_many_events_some_are_said():
-    lines = told(*map(process, range(100)))
+    lines = story(*map(process, range(100)))
     assert len(lines) == 13 and lines[-1] == "and 88 events more in samples.jsonl"
 
 
 def test_samples_that_are_not_compared_are_said():
-    assert told(total=10_000) == ["of 10 000 samples 0 are compared, evenly spread"]
+    assert story(total=10_000) == ["of 10 000 samples 0 are compared, evenly spread"]
 
 
 def test_every_kind_with_its_details_can_be_said():
