@@ -7,6 +7,7 @@ wait, and both are tried again with the next line.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -106,6 +107,8 @@ class Journal:
 
 
 def _put(descriptor: int, data: bytes) -> None:
+    if os.fstat(descriptor).st_nlink == 0:
+        raise FileNotFoundError(errno.ENOENT, f"{SAMPLES} was removed")
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]

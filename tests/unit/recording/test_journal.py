@@ -236,6 +236,13 @@ def test_without_room_lines_are_whole_or_not_there_and_what_was_lost_is_said(roo
     assert json.loads(lines_of(tmp_path)[-3])["samples"] == lost
 
 
+def test_what_is_written_to_a_file_that_was_removed_is_lost(tmp_path):
+    with opened(tmp_path) as journal:
+        (tmp_path / SAMPLES).unlink()
+        assert not journal.add_sample(TEXT)
+        assert (journal.lost, journal.fault) == (1, "samples.jsonl was removed")
+
+
 def test_a_new_recording_on_a_full_disk_is_refused(tmp_path):
     with largest_file(10), pytest.raises(UsageError, match="cannot record in .*: File too large"):
         Journal(str(tmp_path))
