@@ -63,11 +63,12 @@ def compare(session: Any, arguments: Any) -> Report:
     recorded = {name: read_recording(name, _MOST_SAMPLES) for name in named if is_recording(name)}
     every = [_of(recorded[name]) if name in recorded else list(_read(name, arguments)) for name in named]
     earlier = [one for taken, held in zip_longest(every, given.get("held", ())) for one in _held(taken, held)]
-    if not given.get("sampled"):
-        earlier.append(_take(session, arguments.flag("types")))
+    selected = None if given.get("sampled") else session
+    if selected is not None:
+        earlier.append(_take(selected, arguments.flag("types")))
     if len(earlier) < 2:
         raise UsageError("there is one sample: nothing to compare it with" if earlier else "nothing to compare", _HINT)
-    return _with_story(_compared(session, earlier, arguments.value("memory-limit") or 0), recorded.values())
+    return _with_story(_compared(selected, earlier, arguments.value("memory-limit") or 0), recorded.values())
 
 
 def _with_story(report: Report, recorded: Iterable[Recorded]) -> Report:
@@ -149,7 +150,7 @@ def _find_lines(path: str) -> Optional[Sequence[str]]:
     return lines[(len(lines) - 1) % step :: step]
 
 
-def _compared(session: Session, taken: List[Taken], limit: int) -> Report:
+def _compared(session: Optional[Session], taken: List[Taken], limit: int) -> Report:
     samples, now = [one.sample for one in taken], taken[-1]
     for one in taken:
         if not is_same_program(one.sample.process, now.sample.process):
@@ -158,7 +159,7 @@ def _compared(session: Session, taken: List[Taken], limit: int) -> Report:
     followed = _followed(taken)
     ageing = Ageing(followed) if followed else None
     known = report.Of(limit=limit)
-    if TYPE in now.sample.rows and now.census is not None:
+    if session is not None and TYPE in now.sample.rows and now.census is not None:
         known = replace(known, find_path=_PathFinder(session, ageing).find)
     if ageing is not None:
         known = replace(known, exchange=ageing.exchange(), ages=ageing.ages())

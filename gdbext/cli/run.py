@@ -255,15 +255,26 @@ class _SeveralRun(_Run):
         options, last = self.options, self.options.cores[-1:] if self.options.pid is None else ()
         kept = [self._take(options, core) for core in options.cores[: len(options.cores) - len(last)]]
         self.options = replace(options, cores=last)
-        for _ in range(1, options.times or 1):
-            kept.append(self._keep(self.options))
-            time.sleep(_INTERVAL if options.every is None else options.every)
+        self._sample(kept)
         if last and _is_sample(last[0]):
             kept, self.options = [*kept, (last[0], None)], replace(options, cores=())
         earlier, held = zip(*kept)
         self.given = {"earlier": earlier, "held": held, "sampled": not self.options.needs_target}
         self._set_deadline()
         return super().run()
+
+    def _sample(self, kept: "list[tuple[str, Optional[float]]]") -> None:
+        """Take all samples of a process but the last; of what there is when the user stops it, the last is the last."""
+        options = self.options
+        try:
+            for _ in range(1, options.times or 1):
+                kept.append(self._keep(options))
+                time.sleep(_INTERVAL if options.every is None else options.every)
+        except KeyboardInterrupt:
+            if len(kept) < 2:
+                raise
+            tell(f"gdbext: {options.name}: stopped; the answer is of the {len(kept)} samples until then")
+            self.options = replace(options, pid=None)
 
     def _take(self, options: Options, core: str) -> tuple[str, Optional[float]]:
         return (core, None) if _is_sample(core) else self._keep(replace(options, cores=(core,), pid=None))

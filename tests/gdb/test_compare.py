@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from gdbext.analysis.growth.report import Of, compare
 from gdbext.analysis.growth.sampletext import read_sample, sample_text
 from tests.support.cache import CHECKOUT
 from tests.support.growing import cores, running
+from tests.support.rest import wait_until
 
 MIB = 1 << 20
 SESSION = 248  # bytes that the program asks for, and malloc gives
@@ -29,6 +33,25 @@ def run(*arguments, status):
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == status, done.stdout + done.stderr
     return done
+
+
+@contextmanager
+def started(*arguments, place):
+    """Have the command run, with its own files below a folder."""
+    line = [sys.executable, "-m", "gdbext.cli", "compare", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": str(place)}
+    with subprocess.Popen(line, stdout=-1, stderr=-1, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_waiting(process, place):
+    """Whether it has taken a sample, and sleeps."""
+    assert process.poll() is None, process.communicate()
+    taken = list(place.glob("*/kept-*/sample.json")) and not list(place.glob("*/run-*"))
+    return taken and Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def asked(*arguments, status):
@@ -137,6 +160,36 @@ def test_a_process_and_files_of_samples(tmp_path):
     assert [row["source"] for row in alone["data"]["samples"]] == ["one.sample", "two.sample:1", "two.sample:2"]
     assert rows(alone, "size")[str(SESSION)]["change_count"] == step
     assert read_sample(files[0].read_text().rstrip("\n")).process.program == "growing"
+
+
+def test_what_was_sampled_until_ctrl_c_is_compared(tmp_path):
+    file, answer = tmp_path / "one.sample", tmp_path / "answer.json"
+    with running("list") as here:
+        for _ in range(2):
+            here.step()
+            with gdbext.open_process(here.process.pid) as session:
+                file.write_text(sample_text(measure_sample(session, Depth.SIZES)))
+        here.step()
+        line = [file, "--pid", here.process.pid, "--every", "1h", "--times", 3, f"--json={answer}"]
+        with started(*line, place=tmp_path) as process:
+            wait_until(lambda: is_waiting(process, tmp_path), "it waits for its last sample")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        assert here.process.poll() is None
+    document = json.loads(answer.read_text())
+    assert process.returncode == 0 and "stopped; the answer is of the 2 samples until then" in err
+    assert len(document["data"]["samples"]) == 2 and document["data"]["one_process"]
+    assert rows(document, "size")[str(SESSION)]["change_count"] == MIB // SESSION
+
+
+def test_one_sample_until_ctrl_c_is_no_answer(tmp_path):
+    with running("list") as here:
+        line = ["--pid", here.process.pid, "--every", "1h", "--times", 3]
+        with started(*line, place=tmp_path) as process:
+            wait_until(lambda: is_waiting(process, tmp_path), "it waits for its second sample")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and out == "" and "stopped before there was an answer" in err
 
 
 GROWING = {
