@@ -25,7 +25,7 @@ from gdbext.grammar.catalogue import (
     find_command,
     find_own,
 )
-from gdbext.grammar.exchange import is_recording, schema_of
+from gdbext.grammar.exchange import SAMPLES, is_recording, schema_of
 from gdbext.wording import unicode_text
 
 DEFAULT_TIMEOUT = 600.0
@@ -389,6 +389,9 @@ def _check_several(options: Options) -> None:
         raise UsageError("--every and --times need --pid", "a core does not move; name several")
     if options.every is not None and options.times is None:
         raise UsageError("--every needs --times", "--every 30s --times 10 takes ten samples")
+    for name in filter(os.path.isdir, options.cores):
+        if not is_recording(name):
+            raise UsageError(f"{name} is no recording: it has no {SAMPLES}", "gdbext record writes recordings")
     moments = options.times or 1 if options.pid is not None else 0
     if len(options.cores) + moments < 2 and not any(map(is_recording, options.cores)):
         raise UsageError("two targets or more are needed", "OLD NEW, or --pid PID --every 30s --times 3")

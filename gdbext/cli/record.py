@@ -59,7 +59,7 @@ def plan_of(options: Options, every: float) -> Plan:
     """
     value, given = options.arguments.value, options.arguments.given
     if options.pid is None and not given.get("comm"):
-        raise UsageError("nothing to record", "name a process with --pid or --comm")
+        raise UsageError(f"nothing to {options.name}", "name a process with --pid or --comm")
     if options.pid is not None:
         check_process(options.pid)
     conditions = [parse_condition(text) for text in given.get("when", ())]

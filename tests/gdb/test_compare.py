@@ -228,6 +228,7 @@ def test_twins_never_give_a_warning(what, seed):
         ([], "two targets or more are needed"),
         (["--every", "1s", "--times", "3"], "--every and --times need --pid"),
         (["/nowhere", "/nothing"], "/nowhere"),
+        (["/proc/self/task"], "/proc/self/task is no recording: it has no samples.jsonl"),
     ],
 )
 def test_what_is_wrong_is_said(arguments, said):

@@ -80,9 +80,9 @@ def target(folder):
         yield one
 
 
-def start(*arguments, **how):
+def start(*arguments, terminal="dumb", **how):
     line = [sys.executable, "-m", "gdbext.cli", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "LC_ALL": "C.UTF-8"}
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "LC_ALL": "C.UTF-8", "TERM": terminal}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": die_with_parent, **how}
     return subprocess.Popen(line, env=environment, text=True, **pipes)
 
@@ -328,21 +328,49 @@ def test_watch_prints_a_line_for_each_sample(target):
     target.goes_on()
 
 
-def test_watch_draws_on_a_terminal_until_ctrl_c(target):
+def test_nothing_of_the_name_is_no_recording(tmp_path):
+    status, out, _ = run("record", "--comm", "gx-nobody", "--for", "0.2s", "-o", tmp_path)
+    assert status == 2 and out == "there was no process of that name\n"
+    status, _, err = run("compare", tmp_path)
+    assert status == 2 and "nothing to compare" in err
+
+
+def test_watch_needs_a_process():
+    status, out, err = run("watch")
+    assert status == 2 and out == "" and "nothing to watch; name a process with --pid or --comm" in err
+
+
+@contextmanager
+def watching(target, terminal):
+    """Have ``watch`` run on a terminal of its own."""
     ours, theirs = pty.openpty()
-    try:
-        how = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
-        os.environ["TERM"], before = "xterm", os.environ.get("TERM")
-        watcher = start("watch", "-p", target.pid, *FAST, **how)
-        os.environ["TERM"] = before or "dumb"
+    how = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
+    with start("watch", "-p", target.pid, *FAST, terminal=terminal, **how) as watcher:
+        try:
+            yield watcher, ours
+        finally:
+            watcher.terminate()
+            watcher.wait(timeout=60)
+            os.close(ours)
+            os.close(theirs)
+
+
+def test_watch_draws_nothing_on_a_dumb_terminal(target):
+    with watching(target, "dumb") as (watcher, ours):
+        page = b""
+        while page.count(b"\n") < 3:
+            assert select.select([ours], [], [], 60)[0], page
+            page += os.read(ours, 1 << 16)
+    assert b"\x1b" not in page and f"  pid {target.pid}  resident ".encode() in page
+
+
+def test_watch_draws_on_a_terminal_until_ctrl_c(target):
+    with watching(target, "xterm") as (watcher, ours):
         page = b""
         while page.count(b"\x1b[H") < 3 or b"since first" not in page:
             assert select.select([ours], [], [], 60)[0], page
             page += os.read(ours, 1 << 16)
         watcher.send_signal(signal.SIGINT)
         assert watcher.wait(timeout=60) == 0
-        assert "grown · pid".encode() in page and b"\x1b[J" in page and b"\x1b[?" not in page
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    assert "grown · pid".encode() in page and b"\x1b[J" in page and b"\x1b[?" not in page
     target.goes_on()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 
 import pytest
 
+from gdbext.cli.ending import noting
 from gdbext.cli.sampling import Sampling
 from gdbext.errors import DebuggerError
 from gdbext.recording.taken import Taken, read_taken, taken_text
@@ -30,3 +33,16 @@ def test_a_line_that_is_cut_is_no_answer():
     for length in range(len(text)):
         with pytest.raises(ValueError):
             read_taken(text[:length])
+
+
+def test_a_sample_that_takes_too_long_is_given_up():
+    with noting() as noted:
+        taken = Sampling("sizes", None, 0.01).take(os.getpid(), noted)
+    assert taken.sample is None and str(taken.fault) == "no sample within 0.01 s; --timeout gives more"
+
+
+def test_a_python_that_cannot_be_started_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with noting() as noted:
+        taken = Sampling("sizes", None, 10.0).take(os.getpid(), noted)
+    assert str(taken.fault) == "cannot run /nowhere/python: No such file or directory"

@@ -139,6 +139,14 @@ def test_what_is_no_recording_is_let_be(text, tmp_path):
     assert (tmp_path / SAMPLES).read_text() == text
 
 
+def test_what_cannot_be_read_is_said(tmp_path):
+    with pytest.raises(UsageError, match=f"cannot read .*{SAMPLES}: No such file"):
+        read_recording(str(tmp_path), 10)
+    os.mkfifo(tmp_path / SAMPLES)
+    with pytest.raises(UsageError, match=f"{SAMPLES} is no file"):
+        read_recording(str(tmp_path), 10)
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
 def test_what_is_no_file_is_not_written_to(make, tmp_path):
     make(tmp_path / SAMPLES)
