@@ -22,6 +22,7 @@ import pytest
 from tests.gdb.test_no_harm import compile_c, folder
 from tests.support.cache import CHECKOUT
 from tests.support.gdbrun import die_with_parent
+from tests.support.growing import running
 from tests.support.rest import wait_until
 
 assert folder  # a fixture
@@ -299,6 +300,22 @@ def test_types_and_variables_have_names_where_a_gdb_is_borrowed(target, tmp_path
     (sample,) = samples_of(tmp_path)
     assert status == 0 and sample["named"] and sample["held_seconds"] < 0.5, err
     target.goes_on()
+
+
+@pytest.mark.full
+def test_a_recording_says_what_grows_with_its_type_and_what_keeps_it(tmp_path):
+    with running("list,cache,traffic") as here:
+        line = ("-p", here.process.pid, "--every", "0.1s", "--budget", "100%", "--names", "-o", tmp_path)
+        recorder = start("record", *line)
+        for number in range(9):
+            wait_for_samples(tmp_path, number + 1)
+            here.step()
+        recorder.send_signal(signal.SIGTERM)
+        recorder.communicate(timeout=60)
+    document = compare(tmp_path)
+    first, *others = document["data"]["findings"]
+    assert (first["kind"], first["severity"]) == ("growth", "warning") and "struct session" in first["summary"]
+    assert "global sessions of growing" in first["details"]["kept_by"] and not others
 
 
 WRONG = {
