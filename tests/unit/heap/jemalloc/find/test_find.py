@@ -65,7 +65,7 @@ def test_a_jemalloc_that_was_never_used_is_none(named):
 
 def test_a_process_of_another_word_size_has_none():
     world = laid()
-    small = replace(world.target(), abi=replace(X86_64, pointer_size=4))
+    small = replace(world.target(), abi=X86_64._replace(pointer_size=4))
     assert found_in(small).locations == () and found_in(small).problems == ()
 
 
