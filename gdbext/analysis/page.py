@@ -145,7 +145,7 @@ def make_page(
     )
     return Report(
         page,
-        evidence=[*evidence_of(heaps), *beyond.evidence],
+        evidence=[*evidence_of(heaps), *taken.evidence, *beyond.evidence],
         problems=[*problems_of(heaps, brief=True), *taken.problems, *(one.problem for one in beyond.unexamined)],
         complete=all(heap.complete for heap in heaps) and beyond.complete,
         notes=[

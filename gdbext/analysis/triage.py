@@ -53,7 +53,7 @@ def triage(sources: Sources, leaks: bool = False, seen: Optional[Seen] = None) -
     # First: it takes as much as reachability does, and keeps nothing of it.
     account = take_account(target, heaps, known.residency)
     leaked = _search_leaks(sources, leaks)
-    rest = find_unattributed(target, heaps, account.charged, thresholds(settings, target), known.residency)
+    rest = find_unattributed(target, heaps, account, thresholds(settings, target), known.residency)
     beyond = joined(_examine_threads(sources, seen or Seen()), leaked, rest)
     died = find_death(target, heaps, sources.debug.stacks)
     return make_page(target, heaps, settings, known, beyond, died, account)

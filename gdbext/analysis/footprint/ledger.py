@@ -9,8 +9,9 @@ mappings alone, so that the residual shows charges that overlap or lie in no map
 from __future__ import annotations
 
 import bisect
+import re
 from dataclasses import dataclass, replace
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex, for_each_written
 from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
 from gdbext.process import Module
-from gdbext.report import Bar, Kind, Labels, Memory, Problem, Report, column, hidden, line, table
+from gdbext.report import Bar, Evidence, Kind, Labels, Memory, Problem, Report, column, hidden, line, table
 from gdbext.target import Target
 from gdbext.wording import count_text, size_text
+
+if TYPE_CHECKING:  # what names owners is loaded where there is something to name
+    from gdbext.analysis.unread.table import Part
 
 RESERVED = "reserved, no access"
 GUARDS = "thread stack guards"
@@ -37,6 +41,11 @@ FREE_PARTS = (
 
 _RETAINED = " retained"  # address space that an allocator keeps, without pages
 _CLASHES_TOLD = 5
+_WORTH_NAMING = 1 << 20  # bytes without an owner from which on owners that are not read are searched for
+_NO_FILE = re.compile(r"\[anon:|anon_inode:|/dev/|/anon_hugepage |/memfd:java_heap|/SYSV")  # names without a file
+# With which the lines of :data:`gdbext.analysis.unread.table.OWNERS` begin.
+_UNREAD = ("HotSpot ", "Go ", "V8 ", "PHP ", "Ruby ", "InnoDB ", "PostgreSQL ", "AddressSanitizer ", "ThreadSanitizer ",
+           "MemorySanitizer ", "LeakSanitizer ", "PartitionAlloc", "io_uring ", "devices")  # fmt: skip
 _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
 
 
@@ -84,7 +93,7 @@ def memory_of(owner: str) -> Memory:
         return Memory.RESERVED
     if owner in (STACKS, MAIN_STACK):
         return Memory.STACK
-    if owner == ANONYMOUS:
+    if owner == ANONYMOUS or owner.startswith(_UNREAD):
         return Memory.ANONYMOUS
     if owner.endswith(" in use"):
         return Memory.USED
@@ -134,14 +143,14 @@ def rss(target: Target, heaps: Sequence[Heap], known: Knowledge = OF_A_CORE) -> 
 
     :param known: which pages are in RAM.
     """
-    account, problems = ledger(target, heaps, known.residency)
+    account = take_account(target, heaps, known.residency)
     return Report(
-        account,
-        evidence=evidence_of(heaps),
-        problems=[*problems_of(heaps, brief=True), *problems],
+        account.ledger,
+        evidence=[*evidence_of(heaps), *account.evidence],
+        problems=[*problems_of(heaps, brief=True), *account.problems],
         complete=all(heap.complete for heap in heaps),
-        notes=notes_on(heaps, known),
-        labels=labels_of(account),
+        notes=[*notes_on(heaps, known), *account.notes],
+        labels=labels_of(account.ledger),
     )
 
 
@@ -157,11 +166,24 @@ class Account:
 
     :param problems: what was wrong with the charges.
     :param charged: what heaps claim.
+    :param named: what is known by its owner's name and was not read.
     """
 
     ledger: Ledger
     problems: Sequence[Problem]
     charged: Coverage
+    named: Sequence[Part] = ()
+
+    @property
+    def evidence(self) -> Sequence[Evidence]:
+        """Why owners that are not read have their names."""
+        return [part.evidence for part in self.named]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What goes on where gdbext does not read, a line for each owner."""
+        owners = dict.fromkeys(part.owner for part in self.named)
+        return [f"{owner.name} is named, its inside is not read: {owner.further}" for owner in owners]
 
 
 def ledger(
@@ -183,18 +205,40 @@ def take_account(target: Target, heaps: Sequence[Heap], residency: Optional[Resi
     sums: Dict[str, _Sum] = {}
     for charge in charges:
         gauge.add(sums, charge.owner, charge.starts, charge.ends)
-    for owner, starts, ends in _rest(target, heaps, regions, union.covered):
+    rows = list(_rest(target, heaps, regions, union.covered))
+    named = _name(target, rows)
+    known = unite([part.memory for part in named]).covered
+    for part in named:
+        gauge.add(sums, part.line, *part.memory)
+    for owner, starts, ends in rows:
+        starts, ends, _ = subtract(Coverage(starts, ends), known) if named else (starts, ends, None)
         gauge.add(sums, owner, starts, ends)
     problems = list(_overlap_problems(charges, union.clashes, union.overlap))
     if mapped.within(union.covered.starts, union.covered.ends) != union.covered.bytes:
         problems += _outside_problems(charges, mapped)
-    return Account(_ledger(sums, mapped.bytes, gauge), problems, union.covered)
+    return Account(_ledger(sums, mapped.bytes, gauge), problems, union.covered, named)
+
+
+def _name(target: Target, rows: Sequence[Tuple[str, U64, U64]]) -> Sequence[Part]:
+    """Return who owns what no heap claims, as far as gdbext has a name; that is only looked for where it is much."""
+    pieces = unite([(starts, ends) for owner, starts, ends in rows if _is_open(owner)]).covered
+    if pieces.bytes < _WORTH_NAMING:
+        return ()
+    from gdbext.analysis.unread.table import name_owners
+
+    stacks = unite([(starts, ends) for owner, starts, ends in rows if owner in (STACKS, MAIN_STACK)]).covered
+    return name_owners(target, pieces, stacks)
+
+
+def _is_open(owner: str) -> bool:
+    """Whether a ledger line leaves open who owns the memory."""
+    return owner == ANONYMOUS or bool(_NO_FILE.match(owner))
 
 
 def find_anonymous_rest(target: Target, heaps: Sequence[Heap], charged: Coverage) -> Coverage:
     """Return the memory of the target that is there and stands as anonymous rest, or under a name given to such.
 
-    :param charged: what heaps claim.
+    :param charged: what heaps claim, and what else has an owner.
     """
     regions = [region for region in target.memory.regions() if region.source != "absent"]
     rest = [
@@ -306,9 +350,7 @@ def _rest(
         yield owner, starts, ends
 
 
-def _unclaimed(
-    target: Target, regions: Sequence[Region], charged: Coverage
-) -> Iterator[Tuple[str, U64, U64]]:
+def _unclaimed(target: Target, regions: Sequence[Region], charged: Coverage) -> Iterator[Tuple[str, U64, U64]]:
     pieces = list(_Bss(target.modules).split(regions))
     starts, ends, source = subtract(coverage_of(pieces), charged)
     owners = region_owners(target, pieces)

@@ -2,27 +2,32 @@
 
 A program that maps a pool of its own beside a heap that was read is no such case; one whose memory comes from an
 allocator that gdbext does not know (tcmalloc, musl, Go, a JVM) is. Which one it may be is said by its name alone.
+What is known by its owner's name (:mod:`gdbext.analysis.unread`) has not been read either.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
 
 import numpy as np
 
-from gdbext.analysis.beyond import NOTHING, Beyond
-from gdbext.analysis.footprint.ledger import find_anonymous_rest
+from gdbext.analysis.beyond import NOTHING, Beyond, joined
+from gdbext.analysis.footprint.ledger import Account, find_anonymous_rest
 from gdbext.analysis.footprint.residency import Residency
 from gdbext.analysis.missing import Unexamined
 from gdbext.analysis.thresholds import Thresholds
 from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Heap
-from gdbext.memory.intervals import Coverage
+from gdbext.memory.intervals import Coverage, unite
 from gdbext.target import Target
 from gdbext.wording import size_text
 
+if TYPE_CHECKING:
+    from gdbext.analysis.unread.model import Owner
+
 KIND = "unknown-allocator"
+UNREAD = "unread-heap"
 
 _SHARE = 20  # per cent of the private anonymous memory; where known heaps own as much, the rest is the program's own
 _SAMPLES = 1 << 12  # pages of a core that are looked at
@@ -50,14 +55,29 @@ _SYMBOLS = {
 
 
 def find_unattributed(
-    target: Target, heaps: Sequence[Heap], charged: Coverage, limits: Thresholds, residency: Optional[Residency] = None
+    target: Target, heaps: Sequence[Heap], account: Account, limits: Thresholds, residency: Optional[Residency] = None
 ) -> Beyond:
-    """Return that an allocator owns much which is not known; a note where that is rather the program's own mappings.
+    """Return that an allocator owns much which is not known, or not read.
 
-    :param charged: what heaps claim.
     :param residency: of a process.
     """
-    rest = find_anonymous_rest(target, heaps, charged)
+    named = [(part.owner, Coverage(*part.memory)) for part in account.named if part.blocks]
+    sizes = [(owner, _size(target, memory, residency)) for owner, memory in named]
+    unread = [_unread(owner, size) for owner, size in sizes if limits.reached(size)]
+    return joined(Beyond(unexamined=unread, notes=account.notes), _unknown(target, heaps, account, limits, residency))
+
+
+def _unread(owner: Owner, size: int) -> Unexamined:
+    return Unexamined(f"{size_text(size)} of {owner.name}", f"its inside is not read: {owner.further}", "rss", UNREAD)
+
+
+def _unknown(
+    target: Target, heaps: Sequence[Heap], account: Account, limits: Thresholds, residency: Optional[Residency]
+) -> Beyond:
+    """Return what belongs to no allocator that is known; a note where that is rather the program's own mappings."""
+    charged = account.charged
+    owned = [(charged.starts, charged.ends), *(part.memory for part in account.named)]
+    rest = find_anonymous_rest(target, heaps, unite(owned).covered)
     size = _size(target, rest, residency)
     if not limits.reached(size):
         return NOTHING

@@ -48,7 +48,7 @@ def heap_of(maker, size):
 
 
 def look(target, *heaps, residency=None):
-    return find_unattributed(target, heaps, take_account(target, heaps).charged, thresholds({}, target), residency)
+    return find_unattributed(target, heaps, take_account(target, heaps), thresholds({}, target), residency)
 
 
 def resident(*pieces):
