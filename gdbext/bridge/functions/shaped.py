@@ -163,7 +163,8 @@ def _note_bin(table: Union[Table, ProbeTable], walk: BinsWalk, at: int) -> None:
     before = int(walk.lengths[:at].sum())
     first = int(walk.nodes[before]) if before < len(walk.nodes) else 0
     gdb.set_convenience_variable(BIN_FIRST, _typed(table, first))
-    gdb.set_convenience_variable(BIN_LINK, table.node.links.next if isinstance(table, Table) else None)
+    node = getattr(table, "node", None)
+    gdb.set_convenience_variable(BIN_LINK, None if node is None else node.links.next)
 
 
 def _typed(table: Union[Table, ProbeTable], address: int) -> gdb.Value:
