@@ -19,7 +19,7 @@ from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex, for_each_written
-from gdbext.memory.intervals import Coverage, bytes_of, columns, subtract, unite
+from gdbext.memory.intervals import Coverage, Intervals, bytes_of, columns, subtract, unite
 from gdbext.process import Module
 from gdbext.report import Bar, Evidence, Kind, Labels, Memory, Problem, Report, column, hidden, line, table
 from gdbext.target import Target
@@ -221,13 +221,19 @@ def take_account(target: Target, heaps: Sequence[Heap], residency: Optional[Resi
 
 def _name(target: Target, rows: Sequence[Tuple[str, U64, U64]]) -> Sequence[Part]:
     """Return who owns what no heap claims, as far as gdbext has a name; that is only looked for where it is much."""
-    pieces = unite([(starts, ends) for owner, starts, ends in rows if _is_open(owner)]).covered
+    pieces = _pieces([(starts, ends) for owner, starts, ends in rows if _is_open(owner)])
     if pieces.bytes < _WORTH_NAMING:
         return ()
     from gdbext.analysis.unread.table import name_owners
 
-    stacks = unite([(starts, ends) for owner, starts, ends in rows if owner in (STACKS, MAIN_STACK)]).covered
+    stacks = _pieces([(starts, ends) for owner, starts, ends in rows if owner in (STACKS, MAIN_STACK)])
     return name_owners(target, pieces, stacks)
+
+
+def _pieces(parts: Sequence[Intervals]) -> Coverage:
+    """Return disjoint intervals in order, those of neighbouring mappings apart."""
+    starts, ends = (np.concatenate([np.empty(0, np.uint64), *side]) for side in (zip(*parts) if parts else ((), ())))
+    return Coverage(np.sort(starts), np.sort(ends))
 
 
 def _is_open(owner: str) -> bool:

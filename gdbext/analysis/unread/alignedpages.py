@@ -13,7 +13,7 @@ _MOST = 1 << 20  # links of one list
 
 _V8_PAGE, _V8_WORDS, _V8_LARGEST = 1 << 18, 16, 1 << 32
 _PHP_CHUNK, _PHP_HEAP, _PHP_WORDS = 1 << 21, 0x40, 64
-_RUBY_PAGES, _RUBY_WORDS = (1 << 16, 1 << 14), 16
+_RUBY_PAGE, _RUBY_SMALL, _RUBY_WORDS = 1 << 16, 1 << 14, 16  # since 3.2, before
 _RUBY_BLOCK, _RUBY_TRANSIENT = 1 << 15, 1 << 25  # of the transient heap, 2.6 to 3.2
 _FEW = 4  # pages that could begin alike by chance
 _INNODB_PAGE, _INNODB_LSN = 1 << 14, 8
@@ -128,40 +128,40 @@ def _linked(ground: Ground, first: int, link: int) -> Iterator[int]:
 
 def find_ruby(ground: Ground) -> Iterator[Claim]:
     """Find Ruby's heap pages: each begins with a ``heap_page`` that points back at its first slot."""
-    for size in _RUBY_PAGES:
-        slots: Dict[int, int] = {}
+    slots: Dict[int, int] = {}
 
-        def size_of(at: int, size: int = size, slots: Dict[int, int] = slots) -> int:
-            slots[at] = _find_ruby_slot(ground, at)
-            return size if slots[at] else 0
+    def size_of(at: int) -> int:
+        slots[at] = _find_ruby_slot(ground, at)
+        return _RUBY_SMALL if slots[at] else 0
 
-        pages = list(_for_each(ground, size, size_of))
-        bases = {start for start, _ in pages}
-        objects = sum(_is_ruby_object(ground, slots[at], bases, size) for at in bases)
-        if len(pages) >= _FEW and 4 * objects >= len(pages):
-            evidence = f"{len(pages)} pages of {size >> 10} KiB, each with a heap_page that points back at its slots"
-            yield Claim("Ruby heap pages", columns(pages), evidence)
-            transient = list(_for_each(ground, _RUBY_BLOCK, lambda at: _ruby_transient(ground, at)))
-            if transient:
-                evidence = "32 MiB of blocks of 32 KiB that are linked with each other"
-                yield Claim("Ruby transient heap", columns(transient), evidence)
-            return
+    starts = [start for start, _ in _for_each(ground, _RUBY_SMALL, size_of)]
+    size = _RUBY_PAGE if all(start % _RUBY_PAGE == 0 for start in starts) else _RUBY_SMALL
+    bases = set(starts)
+    objects = sum(_is_ruby_object(ground, slots[at], bases, size) for at in starts)
+    if len(starts) < _FEW or 4 * objects < len(starts):
+        return
+    evidence = f"{len(starts)} pages of {size >> 10} KiB, each with a heap_page that points back at its slots"
+    yield Claim("Ruby heap pages", columns((at, at + size) for at in starts), evidence)
+    transient = list(_for_each(ground, _RUBY_BLOCK, lambda at: _ruby_transient(ground, at)))
+    if transient:
+        yield Claim("Ruby transient heap", columns(transient), "32 MiB of blocks of 32 KiB that link each other")
 
 
 def _ruby_transient(ground: Ground, at: int) -> int:
-    """Return the size of the transient heap that begins here, or 0: a sample of its blocks has links to others."""
+    """Return the size of the transient heap that begins here, or 0: each block of a sample links another or none."""
     end = at + _RUBY_TRANSIENT
     if ground.pieces.within(*columns([(at, end)])) != _RUBY_TRANSIENT:
         return 0
-    links = [ground.words(block, 2)[1:] for block in range(at + _RUBY_BLOCK, end, _RUBY_TRANSIENT // _MISSES)]
-    good = sum(at <= link < end and not link % _RUBY_BLOCK for words in links for link in words)
-    return _RUBY_TRANSIENT if 2 * good > len(links) else 0
+    blocks = [ground.words(block, 2) for block in range(at, end, _RUBY_TRANSIENT // _MISSES)]
+    links = [block[1] for block in blocks if block and block[0]]
+    good = [link for link in links if not link or (at <= link < end and link % _RUBY_BLOCK == 0)]
+    return _RUBY_TRANSIENT if len(good) == len(blocks) and 2 * sum(map(bool, good)) > len(good) else 0
 
 
 def _find_ruby_slot(ground: Ground, at: int) -> int:
     """Return the address of a page's first slot, or 0."""
     (page,) = ground.words(at, 1) or (0,)
-    if page % 8 or at <= page < at + _RUBY_PAGES[-1] or not ground.is_mapped(page):
+    if page % 8 or at <= page < at + _RUBY_SMALL or not ground.is_mapped(page):
         return 0
     return next((word for word in ground.words(page, _RUBY_WORDS) if at < word <= at + 1024 and word % 8 == 0), 0)
 

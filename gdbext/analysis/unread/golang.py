@@ -6,12 +6,14 @@ of the table has one entry, the second 4 Mi; each used entry points at a ``heapA
 
 from __future__ import annotations
 
+import bisect
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from gdbext.analysis.unread.model import Claim, Ground
 from gdbext.errors import FaultError
+from gdbext.memory import Region
 from gdbext.memory.bulk import U64, for_each_written_view, words_at
 from gdbext.memory.intervals import columns
 from gdbext.process import Module
@@ -99,13 +101,13 @@ def _around(ground: Ground, variable: int) -> Iterator[int]:
 
 
 def _stretches(ground: Ground, places: Sequence[int]) -> Iterator[Tuple[int, int]]:
-    """Iterate over the runs of adjoining anonymous mappings that hold the places."""
-    runs: List[Tuple[int, int]] = []
-    for region in ground.target.index.regions:
-        if region.name and not region.name.startswith("[anon: Go"):
-            continue
-        if runs and runs[-1][1] == region.start:
-            runs[-1] = runs[-1][0], region.end
-        else:
-            runs.append((region.start, region.end))
-    yield from (run for run in runs if any(run[0] <= place < run[1] for place in places))
+    """Iterate over what may be written of the runs of adjoining anonymous mappings that hold the places."""
+    run: List[Region] = []
+    regions = [one for one in ground.target.index.regions if not one.name or one.name.startswith("[anon: Go")]
+    for region, after in zip(regions, [*regions[1:], None]):
+        run.append(region)
+        if after is None or after.start != region.end:
+            first = bisect.bisect_left(places, run[0].start)
+            if first < len(places) and places[first] < region.end:
+                yield from ((one.start, one.end) for one in run if one.writable)
+            run = []
