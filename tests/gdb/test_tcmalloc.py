@@ -103,6 +103,11 @@ def test_a_healthy_one_is_silent_and_every_byte_has_one_owner(zoo):
         assert rest.in_core * 20 < sum(entry.in_core or 0 for entry in ledger.entries)
 
 
+def test_what_it_keeps_for_itself_has_not_leaked(zoo):
+    with gdbext.open_core(str(zoo[0])) as session:
+        assert session.run("blocks leaks").status == 0
+
+
 def test_a_process_is_read_as_its_core(tmp_path):
     program, environment = built("bookworm")
     truth = tmp_path / "truth.json"

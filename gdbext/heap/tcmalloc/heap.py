@@ -43,6 +43,7 @@ def _read(target: Target, location: "Location", progress: Progress) -> Heap:
     from gdbext.heap.tcmalloc.check import check_heap
     from gdbext.heap.tcmalloc.convert import blocks_of, charges_of, metadata_of, spans_of
     from gdbext.heap.tcmalloc.explain import explain
+    from gdbext.heap.tcmalloc.extension import for_each_extension
 
     heap = read_tcmalloc(target, location, progress)
     own = zip(*(column.tolist() for column in metadata_of(heap)))
@@ -60,7 +61,7 @@ def _read(target: Target, location: "Location", progress: Progress) -> Heap:
         caches_known=location.caches is not None,
         shrinks_from_top=False,
         explain=partial(explain, heap),
-        metadata=list(own),
+        metadata=[*own, *for_each_extension(heap)],
     )
 
 
