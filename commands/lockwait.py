@@ -9,7 +9,7 @@ from typing import Any, Iterator
 from gdbext.commands.drawing import draw, find_output, write
 
 from gdbext.analysis.locks.findings import check_locks, find_lock_findings
-from gdbext.analysis.locks.knowledge import read_knowledge
+from gdbext.analysis.locks.knowledge import read_knowledge, with_python
 from gdbext.analysis.locks.report import Knowledge, lockwait_report
 from gdbext.analysis.locks.stackgroups import fold, group_stacks
 from gdbext.analysis.locks.waitchanges import check_program, compare, read_earlier
@@ -36,6 +36,7 @@ def examine(session: Any, arguments: Any) -> Report:
     stacks = session.stacks
     census = take_census(session.target, stacks, session.progress)
     known = read_knowledge(session, census, stacks, more=more, heap=arguments.flag("heap"))
+    known = with_python(known, session.target, census)
     _write_files(session, arguments, census, known, stacks)
     if arguments.flag("stacks"):
         return group_stacks(census, stacks)

@@ -25,11 +25,16 @@ _LARGE = 1 << 18  # bytes of variables: an interpreter has more
 
 def find_cpython_heaps(target: Target, progress: Progress) -> List[Heap]:
     """Return the heaps of CPython's own allocator; what finds and reads them is loaded where there may be one."""
-    if not any(_may_hold_cpython(target, module) for module in target.modules):
+    if not may_hold_cpython(target):
         return []
     from gdbext.heap.cpython.heap import find_heaps
 
     return find_heaps(target, progress)
+
+
+def may_hold_cpython(target: Target) -> bool:
+    """Whether a target may have a CPython."""
+    return any(_may_hold_cpython(target, module) for module in target.modules)
 
 
 def _may_hold_cpython(target: Target, module: Module) -> bool:

@@ -239,6 +239,7 @@ def answers(stages, tmp_path_factory) -> dict[str, list[dict[str, Any]]]:
     with Parked("3.11", folder, PYTHON_SCRIPT) as parked, gdbext.open_process(parked.pid) as session:
         for name in PYTHON:
             gathered[name].append(session.run(f"gx {name}").to_dict())
+        gathered["lockwait"].append(session.run("lockwait").to_dict())
     for board, program, arguments, how in JEMALLOC_STAGES:
         try:
             stage = get_jemalloc(stages, board, program, arguments, **how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Iterator, Optional, Sequence
 
@@ -15,8 +16,10 @@ from gdbext.analysis.tables.places import TablePlaces, WalkedTable, walked_table
 from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.tables.variables import find_tables
 from gdbext.debuginfo import Frame, Stacks, Types
+from gdbext.heap.detect import may_hold_cpython
 from gdbext.structures.locks.frames import find_telling
 from gdbext.structures.locks.model import Census
+from gdbext.target import Target
 
 _FRAMES = 24
 
@@ -56,6 +59,15 @@ def read_knowledge(
         tuple(search.evidence),
         tuple(search.unexamined),
     )
+
+
+def with_python(known: Knowledge, target: Target, census: Census) -> Knowledge:
+    """Return what is known with what Python's threads do, where the target may have a CPython."""
+    if not may_hold_cpython(target):
+        return known
+    from gdbext.analysis.locks.python import find_python_waits
+
+    return replace(known, python=find_python_waits(target, census))
 
 
 def wants_tables(sources: Sources, census: Census) -> bool:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 from gdbext.analysis.locks.oddities import for_each_oddity
+from gdbext.analysis.locks.pythonrows import PythonRow, PythonWaits
 from gdbext.analysis.locks.unowned import UnownedWaits
 from gdbext.analysis.locks.waitgraph import Convoy, Cycle, WaitGraph, build_graph
 from gdbext.analysis.missing import Unexamined
 from gdbext.debuginfo import Frame
-from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, line, table
+from gdbext.report import Evidence, Finding, Kind, Problem, Report, column, hidden, line, table
 from gdbext.structures.locks.frames import label_of
 from gdbext.structures.locks.model import Census, LockState, Primitive, Wait
 from gdbext.wording import count_text
@@ -194,6 +195,7 @@ class LockWaits:
     :param unowned: threads that wait in a known function for what no lock in memory names the owner of, by function; no
         findings.
     :type unowned: waits
+    :param python: the threads of a CPython.
     """
 
     summary: str = line("locks", json=False)
@@ -205,6 +207,7 @@ class LockWaits:
     cycles: Sequence[Sequence[int]] = line(None, Kind.OBJECT)
     convoys: Sequence[ConvoyRow] = table(None)
     unowned: Sequence[UnownedWaits] = table(None, default=())
+    python: Sequence[PythonRow] = table("Python", default=())
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,7 @@ class Knowledge:
     :param unowned: threads that wait where no lock in memory names the owner, grouped.
     :param evidence: what the tables behind names and positions are.
     :param unexamined: tables that were not searched for, or not walked.
+    :param python: what Python's threads do; None: there is no interpreter.
     """
 
     name_of: Callable[[int], Optional[str]] = lambda address: None
@@ -232,6 +236,7 @@ class Knowledge:
     unowned: Sequence[UnownedWaits] = ()
     evidence: Sequence[Evidence] = ()
     unexamined: Sequence[Unexamined] = ()
+    python: Optional[PythonWaits] = None
 
 
 def lockwait_report(
@@ -250,6 +255,7 @@ def lockwait_report(
         *writer.sentences(),
         *for_each_oddity(census, lambda wait: lock_text(wait, known.name_of)),
         *(group.sentence for group in known.unowned),
+        *(known.python.sentences if known.python else ()),
     )
     summaries = {finding.summary for finding in findings}
     more = tuple(sentence for sentence in sentences if sentence not in summaries)
@@ -263,9 +269,12 @@ def lockwait_report(
         tuple(cycle.threads for cycle in graph.cycles),
         tuple(writer.convoy_rows()),
         known.unowned,
+        known.python.rows if known.python else (),
     )
     problems = [*problems, *(one.problem for one in known.unexamined)]
-    return Report(data, known.evidence, problems, not known.unexamined, census.notes, bool(findings))
+    notes = [*census.notes, *(known.python.notes if known.python else ())]
+    labels = {} if data.python else hidden(type(data), ["python"])
+    return Report(data, known.evidence, problems, not known.unexamined, notes, bool(findings), labels=labels)
 
 
 def _summary(census: Census, graph: WaitGraph) -> str:

@@ -57,7 +57,7 @@ def for_each_interpreter(target: Target, runtime: Runtime) -> Iterator[int]:
     layout = layout_of(runtime)
     if layout is None or runtime.address is None:
         return
-    yield from _chain(target, runtime.address + layout.interpreters, layout.next, MOST_INTERPRETERS)
+    yield from for_each_linked(target, runtime.address + layout.interpreters, layout.next, MOST_INTERPRETERS)
 
 
 def layout_of(runtime: Runtime) -> Optional[RuntimeLayout]:
@@ -72,9 +72,9 @@ def find_data_stacks(target: Target, runtime: Runtime) -> Sequence[DataStack]:
         return ()
     found: Dict[int, DataStack] = {}
     for interpreter in for_each_interpreter(target, runtime):
-        for thread in _chain(target, interpreter + layout.threads, THREAD_NEXT, MOST_THREADS):
+        for thread in for_each_linked(target, interpreter + layout.threads, THREAD_NEXT, MOST_THREADS):
             top = _word(target, thread + layout.datastack + target.abi.pointer_size) or 0
-            for chunk in _chain(target, thread + layout.datastack, CHUNK_PREVIOUS, MOST_CHUNKS):
+            for chunk in for_each_linked(target, thread + layout.datastack, CHUNK_PREVIOUS, MOST_CHUNKS):
                 one = _data_stack(target, chunk, top)
                 if one is not None:
                     found[chunk] = one
@@ -98,7 +98,7 @@ def _is_mapped(target: Target, start: int, size: int) -> bool:
     return held == size
 
 
-def _chain(target: Target, head: int, next: int, most: int) -> Iterator[int]:
+def for_each_linked(target: Target, head: int, next: int, most: int) -> Iterator[int]:
     """Iterate over a list that ends with null, or where it leads nowhere or back."""
     seen: "set[int]" = set()
     at = _word(target, head)
