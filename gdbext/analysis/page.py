@@ -48,6 +48,7 @@ _LEADS_ON = {
     "shrink-realloc": ("glibc trim", "blocks summary"),
     "arena-proliferation": ("glibc arenas", "glibc trim"),
     "decay-stalled": ("gx jemalloc decay",),
+    "cache-hoarding": ("blocks summary", "rss"),
     "arena-pinned": ("gx python blocks", "gx python types"),
     **dict.fromkeys(("deadlock", "self-deadlock", "lost-owner", "convoy", "spin-convoy"), ("lockwait",)),
 }

@@ -67,6 +67,7 @@ def _has_words(target: Target, module: Module) -> bool:
 def _neutral(heap: "Mimalloc") -> Heap:
     from gdbext.heap.mimalloc.check import check_heap
     from gdbext.heap.mimalloc.convert import blocks_of, charges_of, explain, spans_of
+    from gdbext.heap.mimalloc.findings import find_findings
 
     return Heap(
         "mimalloc",
@@ -76,6 +77,7 @@ def _neutral(heap: "Mimalloc") -> Heap:
         charges_of(heap),
         heap.location.evidence,
         check_heap(heap),
+        find_findings(heap),
         remedies=dict(REMEDIES),
         complete=heap.complete,
         detail=heap,

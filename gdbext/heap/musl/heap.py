@@ -41,6 +41,7 @@ def _suspects(target: Target) -> List[Module]:
 def _read(target: Target, location: "Location", progress: Progress) -> Heap:
     from gdbext.heap.musl.check import check_heap
     from gdbext.heap.musl.convert import blocks_of, charges_of, explain, metadata_of, spans_of
+    from gdbext.heap.musl.findings import find_findings
     from gdbext.heap.musl.read import read_mallocng
 
     heap = read_mallocng(target, location, progress)
@@ -52,6 +53,7 @@ def _read(target: Target, location: "Location", progress: Progress) -> Heap:
         charges_of(heap),
         location.evidence,
         check_heap(heap),
+        find_findings(heap),
         remedies=dict(REMEDIES),
         complete=heap.complete,
         detail=heap,

@@ -44,6 +44,7 @@ def _read(target: Target, location: "Location", progress: Progress) -> Heap:
     from gdbext.heap.tcmalloc.convert import blocks_of, charges_of, metadata_of, spans_of
     from gdbext.heap.tcmalloc.explain import explain
     from gdbext.heap.tcmalloc.extension import for_each_extension
+    from gdbext.heap.tcmalloc.findings import find_findings
 
     heap = read_tcmalloc(target, location, progress)
     own = zip(*(column.tolist() for column in metadata_of(heap)))
@@ -55,6 +56,7 @@ def _read(target: Target, location: "Location", progress: Progress) -> Heap:
         charges_of(heap),
         location.evidence,
         check_heap(heap),
+        find_findings(heap),
         remedies=dict(REMEDIES),
         complete=heap.complete,
         detail=heap,
