@@ -69,11 +69,15 @@ def _is_table(ground: Ground, table: int) -> bool:
 def _read_arenas(ground: Ground, table: int) -> Sequence[Tuple[int, int]]:
     """Return each arena and its heapArena, in order; nothing where an entry cannot be one."""
     target = ground.target
+    most = sum(one.size for one in target.index.regions if one.anonymous) // _ARENA
     for offset in _OFFSETS:
         found: List[Tuple[int, int]] = []
         for start, data in for_each_written_view(target.memory, table, table + _TABLE, target.abi.page_size):
             words = np.frombuffer(data, target.abi.word_dtype)
-            for at in np.flatnonzero(words).tolist():
+            used = np.flatnonzero(words)
+            if len(found) + len(used) > most:
+                return ()
+            for at in used.tolist():
                 arena = ((start - table) // 8 + at << _ARENA_BITS) - offset
                 found.append((arena, int(words[at])))
         if found and all(_is_arena(ground, arena, place) for arena, place in found):
