@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import lzma
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -26,6 +28,7 @@ from gdbext.wording import size_text
 
 _STEP = 1 << 20
 _HOLE = 4096
+_HEEDING = 200  # milliseconds between two times that a signal may have been missed
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS = bytes(_HOLE)
 
@@ -117,13 +120,34 @@ def _run_unpacker(path: str, packing: Packing, name: str) -> Iterator[IO[bytes]]
     with open(path, "rb") as source, started([program, "-dc"], _kill, stdin=source, **pipes) as child, child:
         assert child.stdout and child.stderr
         try:
-            yield child.stdout
+            yield cast("IO[bytes]", _Pipe(child.stdout))
             told = child.stderr.read(4096).decode("utf-8", "replace").strip()
             if child.wait():
                 reason = told.splitlines()[-1] if told else f"{name} failed"
                 raise BadCoreError(f"{path} cannot be unpacked: {reason}", "was it copied whole?")
         finally:
             child.kill()
+
+
+class _Pipe:
+    """What a program writes; a signal that comes right before a read is heeded all the same."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._poll = cast(io.BufferedReader, pipe), select.poll()
+        self._poll.register(pipe, select.POLLIN)
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, fewer only at the end."""
+        parts, wanted = [], size
+        while wanted:
+            while not self._poll.poll(_HEEDING):
+                pass
+            part = self._pipe.read1(wanted)
+            if not part:
+                break
+            parts.append(part)
+            wanted -= len(part)
+        return b"".join(parts)
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:

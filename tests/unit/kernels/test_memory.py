@@ -93,7 +93,7 @@ work = [
     lambda: graphs.find_components(edges, live),
     lambda: graphs.breadth_first(edges, roots, live).depth,
     lambda: graphs.find_dominators(edges, entry, entries),
-    lambda: graphs.sum_up_tree(np.full(4_080_000, 0xFFFFFFFE, np.uint32), index.size)[0],
+    lambda: graphs.sum_up_tree(np.full(514_000, 0xFFFFFFFE, np.uint32), index.size)[0],
 ]
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 progress.limit_threads(16)
