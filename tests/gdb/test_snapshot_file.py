@@ -200,7 +200,7 @@ from gdbext.cli import copying, program, snapshot
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a CI may ignore it
 def end(*words, **more):
     os.kill(os.getpid(), signal.SIGHUP)
-snapshot._write_sparse = end
+snapshot.write_sparse = end
 program.main(['snapshot', '--pid', '{held.pid}'])
 """
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
