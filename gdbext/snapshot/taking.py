@@ -161,7 +161,7 @@ def check_room(size: int) -> None:
     room = find_room()
     if room is not None and room.bytes < size + size // 16 + _OWN:
         what = f"a copy takes {size_text(size)}, and {size_text(room.bytes)} are {room.why}"
-        raise TooLargeError(what, "--in-place examines the process itself, which stands still longer")
+        raise TooLargeError(what, "commands with --in-place examine the process itself, which stands still longer")
 
 
 def _find_hole(wishes: Wishes, size: int, end: int) -> int:

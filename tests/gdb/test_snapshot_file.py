@@ -19,10 +19,11 @@ from tests.gdb.test_open_process import counting
 from tests.gdb.test_snapshot import OF_THE_MOMENT, kill_after, without
 from tests.support.boards import Board
 from tests.support.cache import CHECKOUT
+from tests.support.cgroups import memory_cgroup
 from tests.support.figures import read_figures
 from tests.support.gdbrun import run_gdb
 from tests.support.glibcs import Unavailable
-from tests.support.rest import wait_until
+from tests.support.rest import wait_for_rest, wait_until
 
 assert folder  # a fixture
 
@@ -63,6 +64,25 @@ int main(void) {
     other = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     strcpy(secret, "a well-kept "), strcat(secret, "secret"), strcpy(other, "no "), strcat(other, "matter");
     puts("ready"); fflush(stdout); pause();
+}
+"""
+# A stop has epoll_wait return EINTR.
+STOPS = """
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+char *volatile held;
+int main(int count, char **words) {
+    int waits = epoll_create1(0);
+    struct epoll_event got;
+    held = malloc(128 << 20);
+    memset(held, 'x', 128 << 20);
+    puts("ready"); fflush(stdout);
+    while (epoll_wait(waits, &got, 1, -1) < 0 && errno == EINTR)
+        truncate(words[1], 1);
 }
 """
 
@@ -243,6 +263,33 @@ def test_without_memory_for_a_copy_the_process_is_examined_itself(held, tmp_path
     assert run.returncode == 0 and json.loads(run.stdout)["complete"], run
     assert f"process {held.pid} is examined itself, and stands still until that is done" in run.stderr
     held.wait_for_ticks()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a cgroup needs root to be made")
+def test_a_cgroup_without_room_for_a_copy_is_known_before_it_is_stopped(folder, tmp_path):
+    program, stops = compile_c(folder, "stops", STOPS), tmp_path / "stops"
+    stops.touch()
+    with memory_cgroup() as cgroup, started(cgroup.command(program, stops)) as pid:
+
+        def run(*words):
+            line = cgroup.command(PROGRAM, *words, "--pid", pid)
+            return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+
+        wait_for_rest(pid)
+        cgroup.bound(308 << 20)
+        refused = run("snapshot", "-o", "core")
+        assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1), refused
+        assert re.search(r"a copy takes 1\d\d MiB, and 1\d\d MiB are left by its cgroup", refused.stderr), refused
+        assert not stops.stat().st_size and os.listdir(tmp_path) == ["stops"]
+        examined = run("rss", "--json")
+        assert examined.returncode == 0 and json.loads(examined.stdout)["complete"], examined
+        assert re.fullmatch(
+            rf"gdbext: a copy takes .* left by its cgroup: process {pid} is examined itself, .*\n", examined.stderr
+        )
+        wait_until(lambda: stops.stat().st_size, "the other way stops it")
+        cgroup.bound(608 << 20)
+        said(run("snapshot", "-o", "core"))
+        assert not cgroup.killed
 
 
 def test_a_deleted_program_has_its_names(folder, tmp_path):
