@@ -128,10 +128,17 @@ class Session:
     def locate(self, expression: str) -> Located:
         """Return what an expression means: an object in memory, a pointer, or a number.
 
-        :raises UsageError: as :meth:`evaluate`.
+        :raises UsageError: as :meth:`evaluate`; or it is a variable whose bytes are not in the core: a debugger would
+            take those of the program's file.
         """
-        self.target  # noqa: B018  where there is none, that is the error
-        return self.debug.locate(expression)
+        regions = self.target.memory.regions()
+        found = self.debug.locate(expression)
+        if found.value is None or found.address is None:
+            return found
+        region = next((one for one in regions if one.start <= found.address < one.end), None)
+        if region is not None and region.writable and region.source == "absent":
+            raise UsageError(f"cannot evaluate {expression!r}: memory at {found.address:#x} is not in the core")
+        return found
 
     # ---- its heaps ----
 
@@ -185,9 +192,7 @@ class Session:
 
     # ---- what of them can be reached, and what it is ----
 
-    def reach(
-        self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None
-    ) -> Reach:
+    def reach(self, reading: Reading, progress: Optional[Progress] = None, most_copied: Optional[int] = None) -> Reach:
         """Return what can be reached from the target's roots; as :meth:`heaps`, made anew after an interruption.
 
         :param reading: what counts as a pointer; the last that was asked for is kept.

@@ -113,9 +113,7 @@ def _element_offset(walkable: Walkable) -> int:
     return 0 if isinstance(walkable, ProbeTable) else walkable.node.element
 
 
-def walk_structure(
-    target: Target, structure: Structure, most: Optional[int], progress: Progress
-) -> List[Walked]:
+def walk_structure(target: Target, structure: Structure, most: Optional[int], progress: Progress) -> List[Walked]:
     """Walk a list or table, or every table of a group; an interrupt leaves the tables that were not begun out.
 
     Of a group whose tables have mostly the same entries the rest is left out, and the last of the answer says so.
@@ -386,13 +384,14 @@ def walk_report(opened: Opened, walked: Sequence[Summed], checked: Optional[Sequ
         longest.index if longest else None,
         longest.max_bin if longest else None,
     )
+    unknown = [one for one in checked or () if one.kind == "absent-memory"]
     return Report(
         data,
         evidence=opened.evidence,
         problems=problems_of(opened, walked, checked or ()),
-        complete=is_complete(opened, walked),
+        complete=is_complete(opened, walked) and not unknown,
         notes=notes_of(walked, checked),
-        findings=bool(checked),
+        findings=len(unknown) < len(checked or ()),
     )
 
 
