@@ -26,7 +26,7 @@ from gdbext.memory.room import find_room
 from gdbext.snapshot.corelayout import HOLE, lay_out, write_headers
 from gdbext.snapshot.imagefiles import fill_images, find_images
 from gdbext.snapshot.kernelnotes import SETS, pack_note, pack_notes, read_process
-from gdbext.snapshot.urgency import in_order
+from gdbext.snapshot.urgency import find_pointed, in_order
 from gdbext.tracing.processtarget import read_abi, read_start
 from gdbext.tracing.stalled import check_stoppable
 from gdbext.tracing.tasks import find_living
@@ -115,8 +115,8 @@ def take_snapshot(pid: int, wishes: Wishes, descriptor: Optional[int] = None) ->
         check_stoppable(pid)
         abi, _ = read_abi(seen)
         process, auxv = read_process(pid), read_start(seen, "auxv")
-        file, files, hole = _make_room(seen, wishes, stack, descriptor)
-        stop, held_seconds = _hold(pid, seen, file, wishes)
+        file, files, hole, pointed = _make_room(seen, wishes, stack, descriptor)
+        stop, held_seconds = _hold(pid, seen, (file, pointed), wishes)
         changed = Coverage(*shared(stop.facts.lost(), stop.presence.written)[:2])
         filled = fill_images(files, stop.presence.mappings, file, stop.copied, changed)
         notes = pack_notes(process, stop.threads, auxv, stop.presence.mappings, abi)
@@ -132,8 +132,9 @@ def take_snapshot(pid: int, wishes: Wishes, descriptor: Optional[int] = None) ->
 
 def _make_room(
     seen: int, wishes: Wishes, stack: ExitStack, descriptor: Optional[int]
-) -> Tuple[CopyFile, MappedFiles, int]:
-    """Return room for what there is at this moment, the files that are mapped, open, and how large a hole may be."""
+) -> Tuple[CopyFile, MappedFiles, int, Sequence[Coverage]]:
+    """Return room for what there is at this moment, the files that are mapped, open, how large a hole may be, and what
+    of it goes before others where the pause is bounded."""
     memory = ProcessMemory(seen, wishes.swapped)
     stack.callback(memory.close)
     presence = memory.presence
@@ -150,7 +151,9 @@ def _make_room(
     stack.callback(file.close)
     placed = shared(Coverage(*wanted), file.places.covered)[:2]
     file.populate(placed)
-    return file, files, hole
+    bounded = wishes.max_pause is not None
+    pointed = find_pointed(seen, file, placed, presence.mappings) if bounded else ()
+    return file, files, hole, pointed
 
 
 def check_room(size: int) -> None:
@@ -209,12 +212,12 @@ def unite_all(*parts: Coverage) -> Coverage:
 # -- while it stands still ------------------------------------------------------------------------------
 
 
-def _hold(pid: int, seen: int, file: CopyFile, wishes: Wishes) -> Tuple[_Stop, float]:
+def _hold(pid: int, seen: int, room: Tuple[CopyFile, Sequence[Coverage]], wishes: Wishes) -> Tuple[_Stop, float]:
     """Stop the process, copy it, let it go; return what was learned, and for how many seconds it stood still."""
     with _without_collecting(), _urgently():
         tracer = Tracer(pid, SETS)
         try:
-            stop = _copy(seen, tracer, file, wishes)
+            stop = _copy(seen, tracer, room, wishes)
         finally:
             tracer.let_go()
     return stop, tracer.held_seconds
@@ -245,7 +248,8 @@ def _urgently() -> Iterator[None]:
             os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
-def _copy(seen: int, tracer: Tracer, file: CopyFile, wishes: Wishes) -> _Stop:
+def _copy(seen: int, tracer: Tracer, room: Tuple[CopyFile, Sequence[Coverage]], wishes: Wishes) -> _Stop:
+    file, pointed = room
     now, clock = time.time(), find_monotonic(seen)
     mappings = read_mappings(seen)
     presence = read_presence(seen, mappings, wishes.swapped)
@@ -255,7 +259,7 @@ def _copy(seen: int, tracer: Tracer, file: CopyFile, wishes: Wishes) -> _Stop:
         check_room(bytes_of(*new))
     placed = shared(Coverage(*wanted), file.places.covered)[:2]
     until = None if wishes.max_pause is None else tracer.since + wishes.max_pause - _MARGIN
-    group = placed if until is None else in_order(placed, mappings, tracer.threads)
+    group = placed if until is None else in_order(placed, mappings, tracer.threads, pointed)
     done = copy_pages(seen, file, [group], until)
     names = {one.tid: read_comm(tracer.pid, one.tid) for one in tracer.threads}
     unplaced = zip(*(column.tolist() for column in subtract(Coverage(*wanted), file.places.covered)[:2]))

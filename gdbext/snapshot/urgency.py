@@ -1,43 +1,136 @@
-"""What is copied first where there may not be time for all: what an analysis cannot do without."""
+"""What is copied first where there may not be time for all: what an analysis cannot do without.
+
+Roots first: registers' stacks and thread-local memory, writable memory of modules with their ``.bss``. Then what
+allocators know of their heaps, as far as its place is known without reading: glibc has it in ``main_arena`` (a
+variable), at the head of the brk heap and of each 64 MiB of another arena (``malloc/arena.c``, ``HEAP_MAX_SIZE``), next
+to what each first allocated; others at the head of mappings, or where their variables point to: arenas of jemalloc,
+nodes of radix trees, and descriptors of memory, to which those point.
+"""
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Iterator, Sequence, Tuple
 
 import numpy as np
 
-from gdbext.memory.elf.corenotes import NT_PRSTATUS
-from gdbext.memory.intervals import Coverage, Intervals, columns, shared
-from gdbext.memory.live.mappings import Mapping
+from gdbext.memory.elf.corenotes import NT_386_TLS, NT_ARM_TLS, NT_PRSTATUS
+from gdbext.memory.intervals import (
+    U64,
+    Coverage,
+    Intervals,
+    columns,
+    distinct,
+    joined,
+    merged,
+    shared,
+    subtract,
+)
+from gdbext.memory.live.copying import CopyFile, copy_pages
+from gdbext.memory.live.mappings import PAGE, Mapping
 from gdbext.tracing.tracer import StoppedThread
 
 _SMALL = 4 << 20  # bytes in RAM: an arena's head, tables of an allocator
+_HEAD = 64 << 10  # bytes of a head: the arena, and the first blocks of a thread, its tcache among them
+_STEP = 64 << 20  # bytes between the heaps of glibc's arenas; other allocators' are multiples or parts of it
+_BELOW, _ABOVE = 16 << 10, 1 << 20  # bytes around what a register points to: a frame's, and the frames above it
+_ARENA, _NODE = 96 << 10, 2 << 20  # bytes of an arena of jemalloc, and of a node of its radix tree
+_PART, _MOST = 4, 64 << 20  # of all pages, and bytes, that may go before others because something points to them
+_ADDRESS = np.uint64((1 << 48) - 1)  # what of a word is an address: radix trees have more in it
+_LAST = float(1 << 62)
 
 
-def in_order(pages: Intervals, mappings: Sequence[Mapping], threads: Sequence[StoppedThread]) -> Intervals:
+def find_pointed(pid: int, file: CopyFile, placed: Intervals, mappings: Sequence[Mapping]) -> Sequence[Coverage]:
+    """Return pages that variables point to, and what these point to, as it is while the process runs.
+
+    :param file: whose places for pages are used to read them, before they are copied.
+    :param placed: pages that are there and have a place.
+    :returns: what is needed most first.
+    """
+    writable = columns((one.start, one.end) for one in mappings if "w" in one.permissions)
+    there = Coverage(*shared(Coverage(*placed), Coverage(*writable))[:2])
+    direct = _addresses(pid, file, shared(there, _covered([*_variables(mappings)]))[:2])
+    found = [_near(direct, there, size) for size in (_ARENA, _NODE)]
+    indirect = _addresses(pid, file, (found[0].starts, found[0].ends))
+    return [*found, _near(indirect, there, PAGE)]
+
+
+def _addresses(pid: int, file: CopyFile, pages: Intervals) -> U64:
+    """Return the words of pages as addresses."""
+    copy_pages(pid, file, [pages])
+    words = [np.frombuffer(file.at(low, high), np.uint64) for low, high in zip(*(one.tolist() for one in pages))]
+    found: U64 = np.concatenate([np.empty(0, np.uint64), *words]) & _ADDRESS
+    return found
+
+
+def _near(addresses: U64, there: Coverage, size: int) -> Coverage:
+    """Return the pages up to so many bytes behind addresses; none where these are too many."""
+    pages = distinct(addresses[there.holds(addresses)] // np.uint64(PAGE) * np.uint64(PAGE))
+    near = joined(merged((pages, pages + np.uint64(size))))
+    found = Coverage(*joined(shared(there, Coverage(*near))[:2]))
+    return found if found.bytes <= min(there.bytes // _PART, _MOST) else Coverage(*columns([]))
+
+
+def in_order(
+    pages: Intervals, mappings: Sequence[Mapping], threads: Sequence[StoppedThread], pointed: Sequence[Coverage]
+) -> Intervals:
     """Return runs of pages in the order in which they are to be copied.
 
-    Writable memory of files (variables) and what registers of a thread point into (stacks, thread-local memory) come
-    first, then small mappings, in which allocators keep their tables, then the others, those with less in RAM before.
-    Memory that cannot be written to is last: files have it.
+    Roots come first, then heads of mappings, what is pointed to, and the others, those with less in RAM before. Memory
+    that cannot be written to is last: files have it.
     """
-    home = Coverage(*columns((one.start, one.end) for one in mappings))
-    starts, ends, _ = shared(Coverage(*pages), home)
-    words = [
-        np.frombuffer(data[: len(data) // 8 * 8], np.uint64) for one in threads for data in [one.sets[NT_PRSTATUS]]
-    ]
-    pointed = home.index(np.concatenate([np.empty(0, np.uint64), *words]))
+    home, left = Coverage(*columns((one.start, one.end) for one in mappings)), Coverage(*pages)
+    roots = _covered([*_variables(mappings), *_around(_words(threads), home, mappings)])
+    parts = []
+    for first in (roots, _covered(_heads(mappings)), *pointed):
+        parts.append(shared(left, first)[:2])
+        left = Coverage(*subtract(left, first)[:2])
+    starts, ends, _ = shared(left, home)
     rank = np.array([_rank(one) for one in mappings], np.float64)
-    small = np.array([one.rss <= _SMALL and "w" in one.permissions for one in mappings], np.bool_)
-    pointed = pointed[pointed >= 0]
-    rank[pointed[small[pointed]]] = 0
     order = np.argsort(rank[home.index(starts)], kind="stable")
-    return starts[order], ends[order]
+    parts.append((starts[order], ends[order]))
+    return np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
+
+
+def _covered(rows: Sequence[Tuple[int, int]]) -> Coverage:
+    return Coverage(*joined(merged(columns(rows))))
+
+
+def _variables(mappings: Sequence[Mapping]) -> Iterator[Tuple[int, int]]:
+    """Iterate over stacks that have the name, writable memory of files, and what is zeros at first behind it."""
+    end, bare = 0, False
+    for one in mappings:
+        bare = one.start == end and bare and not one.inode and one.name in ("", "[anon:.bss]")
+        of_file = one.inode and not one.shared
+        if "w" in one.permissions and (of_file or bare or one.name == "[stack]"):
+            yield one.start, one.end
+        end, bare = one.end, bool(of_file)
+
+
+def _words(threads: Sequence[StoppedThread]) -> U64:
+    """Return what may be an address in the registers of threads; of 32 bits, where the program may be of such."""
+    data = [one.sets.get(kind, b"") for one in threads for kind in (NT_PRSTATUS, NT_ARM_TLS, NT_386_TLS)]
+    wide = [np.frombuffer(one[: len(one) // 8 * 8], np.uint64) for one in data]
+    narrow = [np.frombuffer(one[: len(one) // 4 * 4], np.uint32).astype(np.uint64) for one in data]
+    found: U64 = np.unique(np.concatenate([np.empty(0, np.uint64), *wide, *narrow]))
+    return found
+
+
+def _around(words: U64, home: Coverage, mappings: Sequence[Mapping]) -> Iterator[Tuple[int, int]]:
+    """Iterate over what registers point to: small mappings as a whole, of large ones what is near."""
+    at = home.index(words)
+    for address, number in zip(words[at >= 0].tolist(), at[at >= 0].tolist()):
+        one = mappings[number]
+        if "w" in one.permissions:
+            low, high = max(one.start, (address - _BELOW) // PAGE * PAGE), (address + _ABOVE) // PAGE * PAGE
+            yield (one.start, one.end) if one.rss <= _SMALL else (low, min(one.end, high))
+
+
+def _heads(mappings: Sequence[Mapping]) -> Sequence[Tuple[int, int]]:
+    """Return the heads of memory that is no file's, and of what is aligned in it as heaps of arenas are."""
+    own = [one for one in mappings if "w" in one.permissions and not one.inode]
+    places = [(one, at) for one in own for at in (one.start, *range(-(-one.start // _STEP) * _STEP, one.end, _STEP))]
+    return [(at, min(at + _HEAD, one.end)) for one, at in places]
 
 
 def _rank(mapping: Mapping) -> float:
-    if "w" not in mapping.permissions:
-        return float(1 << 62)
-    if mapping.name == "[stack]" or (mapping.inode and not mapping.shared):
-        return 0.0
-    return float(1 + mapping.rss)
+    return float(mapping.rss) if "w" in mapping.permissions else _LAST

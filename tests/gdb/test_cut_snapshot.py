@@ -7,12 +7,15 @@ import os
 import numpy as np
 import pytest
 
+import gdbext
 from gdbext.memory.live.copying import Copied
 from gdbext.memory.live.mappings import PAGE
 from gdbext.snapshot import taking
 from gdbext.snapshot.taking import Wishes, take_snapshot
 from tests.gdb.test_no_harm import compile_c, folder, started
 from tests.support.gdbrun import load_pack, read_envelope, run_gdb
+from tests.support.glibcs import Unavailable
+from tests.support.jemallocs import DEBIAN, jemalloc
 from tests.support.rest import wait_for_rest
 
 assert folder  # a fixture
@@ -44,6 +47,35 @@ int main(void) {
         known_list = one;
     }
     pthread_create(&made, 0, waits, 0);
+    pause();
+}
+"""
+ARENAS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+long stated[512] = {0x1234567};
+long zeros_at_first[1 << 16];
+static pthread_barrier_t filled;
+void *volatile kept;
+static void *fills(void *none) {
+    for (int i = 0; i < 1600; i++)
+        memset(kept = malloc(6000), 'x', 6000);
+    pthread_barrier_wait(&filled);
+    pause();
+    return none;
+}
+int main(void) {
+    pthread_t made;
+    pthread_barrier_init(&filled, 0, 4);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&made, 0, fills, 0);
+    for (int i = 0; i < 1600; i++)
+        memset(kept = malloc(6000), 'x', 6000);
+    pthread_barrier_wait(&filled);
+    puts("ready"); fflush(stdout);
     pause();
 }
 """
@@ -111,3 +143,25 @@ def test_no_answer_of_a_part_is_clean(program, sound, cut, tmp_path, share):
     for one in found.values():
         assert one["complete"] == (share == "all")
         assert one["data"] is None or share == "all" or "not-copied" in [each["kind"] for each in one["problems"]]
+
+
+@pytest.mark.parametrize("preloaded,part", (("", 10), ("jemalloc", 4)))
+def test_roots_and_what_an_allocator_knows_come_first(cut, folder, preloaded, part):
+    """So small a part of the pages has all heaps, threads and variables, though each mapping is large."""
+    if preloaded:
+        try:
+            preloaded = str(jemalloc(DEBIAN).library)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+    cut(lambda count: range(count // part))
+    with started([str(compile_c(folder, "arenas", ARENAS, "-pthread"))], env={"LD_PRELOAD": preloaded}) as pid:
+        wait_for_rest(pid)
+        with gdbext.open_snapshot(pid, max_pause=60) as session:
+            arenas = session.run("jemalloc arenas" if preloaded else "glibc arenas")
+            threads, memory = session.target.threads, session.target.memory
+            for one in threads:
+                assert len(memory.read(one.stack_pointer, 256)) == 256 and len(memory.read(one.tls, 8)) == 8
+            variables = [one for one in memory.regions() if one.name.endswith("/arenas") and one.writable]
+            assert any(b"\x67\x45\x23\x01" in bytes(memory.read(one.start, one.size)) for one in variables)
+    assert not arenas.complete and "not-copied" in [one.kind for one in arenas.problems]
+    assert len(threads) == 4 and len(arenas.data.arenas) >= 4
