@@ -81,7 +81,7 @@ def in_order(
     home, left = Coverage(*columns((one.start, one.end) for one in mappings)), Coverage(*pages)
     roots = _covered([*_variables(mappings), *_around(_words(threads), home, mappings)])
     parts = []
-    for first in (roots, _covered(_heads(mappings)), *pointed):
+    for first in (roots, _heads(pages, mappings), *pointed):
         parts.append(shared(left, first)[:2])
         left = Coverage(*subtract(left, first)[:2])
     starts, ends, _ = shared(left, home)
@@ -125,11 +125,16 @@ def _around(words: U64, home: Coverage, mappings: Sequence[Mapping]) -> Iterator
             yield (one.start, one.end) if one.rss <= _SMALL else (low, min(one.end, high))
 
 
-def _heads(mappings: Sequence[Mapping]) -> Sequence[Tuple[int, int]]:
-    """Return the heads of memory that is no file's, and of what is aligned in it as heaps of arenas are."""
-    own = [one for one in mappings if "w" in one.permissions and not one.inode]
-    places = [(one, at) for one in own for at in (one.start, *range(-(-one.start // _STEP) * _STEP, one.end, _STEP))]
-    return [(at, min(at + _HEAD, one.end)) for one, at in places]
+def _heads(pages: Intervals, mappings: Sequence[Mapping]) -> Coverage:
+    """Return the heads of memory that is no file's, and of what is aligned as heaps of arenas are where pages are."""
+    own = np.array([one.start for one in mappings if "w" in one.permissions and not one.inode], np.uint64)
+    step = np.uint64(_STEP)
+    first = pages[0] // step
+    counts = ((pages[1] - np.uint64(1)) // step - first + np.uint64(1)).astype(np.int64)
+    number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    aligned = (np.repeat(first, counts) + number.astype(np.uint64)) * step
+    places = distinct(np.concatenate((own, aligned)))
+    return Coverage(*joined(merged((places, places + np.uint64(_HEAD)))))
 
 
 def _rank(mapping: Mapping) -> float:
