@@ -86,8 +86,7 @@ COMMANDS = (
 CUTS = {
     "nothing": lambda count: range(0),
     "half": lambda count: range(count // 2),
-    "nearly-all": lambda count: range(count - 1),
-    "without-one-amid": lambda count: [*range(count // 3), *range(count // 3 + 1, count)],
+    "all-but-one": lambda count: [*range(count // 3), *range(count // 3 + 1, count)],
     "all": range,
 }
 
