@@ -13,6 +13,7 @@ GDB_FLOOR=10
 PYTHON_FLOOR=3.9
 DEMO_PROGRAM=arena_proliferation
 REPORT=yes
+FLEET=no
 
 # pip and gdb's own modules warn: with PYTHONWARNINGS=error nothing could be installed. It is for the tests.
 warnings=${PYTHONWARNINGS-}
@@ -20,9 +21,10 @@ unset PYTHONWARNINGS
 
 usage() {
     cat <<'END'
-Usage: ./install.sh [--gdb PROGRAM] [--gdbinit] [--no-report]
+Usage: ./install.sh [--gdb PROGRAM] [--gdbinit] [--no-report] [--fleet]
                                                   install for this gdb; --gdbinit adds the source line, --no-report
-                                                  leaves out what the pages of `gdbext report` need
+                                                  leaves out what the pages of `gdbext report` need, --fleet brings
+                                                  what `gdbext fleet` needs
        ./install.sh --demo                        install, break a program, print the triage of its core
        ./install.sh --test[=full] [PYTEST ARGS]   set up all the tests need and run them
        ./install.sh --uninstall                   remove what was added
@@ -261,6 +263,23 @@ install_drawing() {
     rm -rf "$fresh" "$DEPS/scratch"
 }
 
+# Add what gdbext fleet needs, where it is asked for; what is there already, numpy among it, stays.
+install_fleet() {
+    local target=$DEPS/py$PY fresh=$DEPS/new-$$ file
+    [[ $FLEET == yes ]] || return 0
+    rm -rf "$fresh" "$target"/{pyarrow,duckdb,_duckdb}*
+    mkdir -p "$fresh"
+    if install_by_pip "$fresh" fleet; then
+        for file in "$fresh"/*; do
+            [[ -e $target/${file##*/} ]] || mv "$file" "$target/"
+        done
+        say "installed pyarrow and DuckDB for Python $PY"
+    else
+        say "without pyarrow and DuckDB: gdbext fleet needs them ($(pip_complaint))"
+    fi
+    rm -rf "$fresh" "$DEPS/scratch"
+}
+
 # ---- native kernels ----------------------------------------------------------------------------
 
 # Set CARGO to the first cargo that runs, or return 1, with the reason in NO_CARGO. rustup's is there without a
@@ -392,6 +411,7 @@ set_up_gdb() {
     probe_gdb
     install_deps
     install_drawing
+    install_fleet
 }
 
 # gdb keeps no compiled modules of its own accord: compiling ours anew at each start is a good part of it.
@@ -506,7 +526,7 @@ set_up_venv() {
     PIP=("$ROOT/.venv/bin/python" -m pip)
     "${PIP[@]}" --version >/dev/null 2>&1 || make_venv "$python" -m venv
     if pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt"; then
-        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, pandas, matplotlib, Jinja2 and Selenium: tests that need them skip"
+        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, DuckDB, pandas, matplotlib, Jinja2 and Selenium: tests that need them skip"
         return
     fi
     say "pip did not get the test tools ($(pip_complaint)); using the distribution's"
@@ -600,6 +620,7 @@ main() {
             --gdb=*) GDB=${1#*=} ;;
             --gdbinit) gdbinit=yes ;;
             --no-report) REPORT=no ;;
+            --fleet) FLEET=yes ;;
             --uninstall | --demo) mode=${1#--} ;;
             --test) shift && run_tests pairwise "$@" ;;
             --test=full) shift && run_tests full "$@" ;;
