@@ -16,7 +16,7 @@ from gdbext.cli.options import Options
 from gdbext.cli.streams import put
 from gdbext.errors import UsageError
 from gdbext.grammar.arguments import Option
-from gdbext.grammar.catalogue import COMMANDS, OWN_COMMANDS, PREFIXES, SHELL_OPTIONS, CommandSpec
+from gdbext.grammar.catalogue import COMMANDS, OWN_COMMANDS, SHELL_OPTIONS, SHELL_PREFIXES, CommandSpec
 
 _OWN_SHAPES = "~/.config/gdbext/shapes"
 _NOTHING = "@nothing"  # a value that cannot be completed
@@ -47,7 +47,7 @@ def _first_words() -> dict[str, str]:
     words = {}
     for spec in _SPECS:
         first = spec.name.split()[0]
-        words[first] = PREFIXES.get(first, spec.summary)
+        words[first] = SHELL_PREFIXES.get(first, spec.summary)
     return words
 
 
@@ -111,7 +111,7 @@ def _zsh() -> Iterator[str]:
 
 def _tables() -> Iterator[str]:
     """Iterate over the functions that know the catalogue."""
-    names = {"": _first_words(), **{first: _second_words(first) for first in PREFIXES}}
+    names = {"": _first_words(), **{first: _second_words(first) for first in SHELL_PREFIXES}}
     yield from _table("names", "$1", {first: " ".join(words) for first, words in names.items()})
     options = {spec.name: " ".join(f"--{option.name}" for option in options_of(spec)) for spec in _SPECS}
     common = " ".join(f"--{option.name}" for option in SHELL_OPTIONS)
@@ -270,14 +270,14 @@ fi"""
 def _fish() -> Iterator[str]:
     valued = [form for option in SHELL_OPTIONS if _value_of(option) for form in _forms(option)]
     yield "# Completion of gdbext for fish, made by: gdbext completion fish"
-    yield _FISH.replace("VALUED", " ".join(valued)).replace("FAMILIES", " ".join(PREFIXES)).replace(
+    yield _FISH.replace("VALUED", " ".join(valued)).replace("FAMILIES", " ".join(SHELL_PREFIXES)).replace(
         "COMMANDS", " ".join(_first_words())
     )
     for word, meaning in _first_words().items():
         yield f"complete -c gdbext -n '__gdbext_at \"\"' -a {word} -d {_fish_quoted(meaning)}"
     for option in SHELL_OPTIONS:
         yield _fish_option("complete -c gdbext", option)
-    for first in PREFIXES:
+    for first in SHELL_PREFIXES:
         yield f"complete -c gdbext -n '__gdbext_at {first}' -f"
         for word, meaning in _second_words(first).items():
             yield f"complete -c gdbext -n '__gdbext_at {first}' -f -a {word} -d {_fish_quoted(meaning)}"

@@ -85,6 +85,14 @@ def heed() -> None:
             signal.signal(number, _handle)
 
 
+def forget() -> None:
+    """Have signals do what they do by default, and nothing to undo: for a fork that is to go its own way."""
+    global _state
+    _state = _State()
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGPIPE else signal.SIG_DFL)
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Have the first interrupt be a KeyboardInterrupt."""

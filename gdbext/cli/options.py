@@ -19,8 +19,8 @@ from gdbext.grammar.arguments import Arguments, Option, nearest, parse_words, pa
 from gdbext.grammar.catalogue import (
     COMMANDS,
     OWN_COMMANDS,
-    PREFIXES,
     SHELL_OPTIONS,
+    SHELL_PREFIXES,
     CommandSpec,
     find_command,
     find_own,
@@ -174,7 +174,8 @@ def _names_target(found: _Found) -> bool:
     options = {part(word, SHELL_OPTIONS)[0] for word in found.rest}
     if not found.name and options & {"-h", "--help", "--version"}:
         return False
-    if os.path.exists(found.name) and found.name not in PREFIXES:  # what is no file is said to be none, as of a core
+    # What is no file is said to be none, as of a core.
+    if os.path.exists(found.name) and found.name not in SHELL_PREFIXES:
         return True
     return os.path.isfile(found.name) or not found.name and bool(options & {"-c", "--core", "-p", "--pid", "--"})
 
@@ -241,7 +242,7 @@ def _find_name(words: Sequence[str]) -> _Found:
 
 
 def _is_whole(name: Sequence[str]) -> bool:
-    return bool(name) and (name[0] not in PREFIXES or len(name) == 2)
+    return bool(name) and (name[0] not in SHELL_PREFIXES or len(name) == 2)
 
 
 def _size_of(word: str) -> int:
@@ -258,7 +259,7 @@ def _parse_without_command(found: _Found) -> Options:
 
     :raises UsageError: when it does not.
     """
-    named_well = not found.name or found.name in PREFIXES
+    named_well = not found.name or found.name in SHELL_PREFIXES
     foreign = list(_without_own(found.rest))
     if not foreign and named_well:
         options = _options(found.name, None, parse_words(found.rest, SHELL_OPTIONS, "none"))

@@ -74,7 +74,7 @@ def _answer(options: Options) -> int:
         return int(Status.CLEAN)
     if options.spec is not None and options.spec.own:
         module, _, name = options.spec.run.partition(":")
-        return int(getattr(importlib.import_module(f"gdbext.cli.{module}"), name)(options))
+        return int(getattr(importlib.import_module(f"gdbext.{module}"), name)(options))
     # Imported now: what starts gdb is not needed to say what is wrong with a line.
     from gdbext.cli.run import answer_all
 

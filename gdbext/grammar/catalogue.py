@@ -33,7 +33,7 @@ class CommandSpec(NamedTuple):
     :param names: what that text is, for completion: see ``gdbext.grammar.arguments.Option``.
     :param values: what the first of the words may be, for completion.
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
-    :param own: of the `gdbext` program alone, which has no common options; ``run`` names a function of ``gdbext.cli``.
+    :param own: of the `gdbext` program alone, which has no common options; ``run`` is below ``gdbext``.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
     :param several: whether it is about several targets at once: words that follow it in a shell are such.
     :param debugger: what one adds to the answer: ``all``; ``names`` of the allocator's variables and structures, so
@@ -189,6 +189,9 @@ PREFIXES: Mapping[str, str] = {
     "blocks": "The heap's blocks, whatever the allocator.",
     "shapes": "How lists, tables and trees of known programs are laid out.",
 }
+
+# With those that the program alone has.
+SHELL_PREFIXES: Mapping[str, str] = {**PREFIXES, "fleet": "Many cores: rows of all in a dataset, and questions."}
 
 COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
@@ -913,11 +916,12 @@ SAMPLING_OPTIONS: Sequence[Option] = (
 _OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "max-memory", "help")
 
 _COPYING = ("pid", "max-pause", "swapped", "timeout", "help")
+_ASKING = tuple(option for option in SHELL_OPTIONS if option.name in ("json", "help"))
 
 OWN_COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "record",
-        run="record:record",
+        run="cli.record:record",
         summary="Keep small figures of a process over time, and snapshots when a threshold is passed",
         description="DIR/samples.jsonl gains a line for each sample: memory by owner, arena, size of block, thread and "
         "mapping. `gdbext compare DIR` says what has grown. A recording that is in DIR goes on; one that is killed, or "
@@ -941,7 +945,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
     ),
     CommandSpec(
         "watch",
-        run="watch:watch",
+        run="cli.watch:watch",
         summary="Show on the terminal what grows in a process, live",
         description="The figures of `gdbext record`, with the change since the sample before and since the first one, "
         "and their course; what has grown most stands below. Where standard output is no terminal, or a dumb one, each "
@@ -957,7 +961,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
     ),
     CommandSpec(
         "open",
-        run="interactive:open_target",
+        run="cli.interactive:open_target",
         summary="Start gdb on a core or a process, with gdbext and everything else loaded",
         description="The executable is chosen as for all commands: the one that the core names, if that has the same "
         "build-id; a packed core is unpacked first, and removed when gdb ends. Your own init files are read. A word of "
@@ -970,7 +974,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
     ),
     CommandSpec(
         "snapshot",
-        run="snapshot:take",
+        run="cli.snapshot:take",
         summary="Copy a process to a core, for which it stands still for a moment only",
         description="Memory for the copy is made first, then the process is stopped, copied and let go; the file is "
         "written afterwards, for its owner alone. It is a core, for gdb and all that reads cores, and it has what "
@@ -985,8 +989,74 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         own=True,
     ),
     CommandSpec(
+        "fleet run",
+        run="fleet.command:run",
+        summary="Examine many cores, several at once, and put their rows into a dataset",
+        description="SOURCE is a core, a folder (all files in it), a pattern, or - for names on standard input, one a "
+        "line. Each core is examined in a process of its own, with limits of memory and time, by triage, blocks "
+        "summary, blocks leaks, blocks types and lockwait; packed cores are unpacked. gdb is borrowed for names where "
+        "a file of the core's is on this machine.\n\nDIR gets Parquet files, a folder for each kind of row: "
+        "docs/fleet.md has them. What has rows already is passed over, so running again goes on where it was stopped, "
+        "however it ended. A core without an answer has a row that says why. The exit status is 0 once each core has "
+        "its rows.",
+        options=(
+            Option("output", "text", "the dataset", metavar="DIR", short="o", names="folder"),
+            Option("commands", "text", "only these, comma-separated; triage is always one", metavar="NAMES",
+                   values=("triage", "blocks summary", "blocks leaks", "blocks types", "lockwait")),
+            Option("jobs", "int", "processes at once (default: as many as processors)", metavar="N", short="j"),
+            Option("memory", "size", "how much all of them may take (default: 80 % of what is free)", metavar="SIZE"),
+            Option("host", "text", "the host a core is from: the first group of REGEX in its path", metavar="REGEX"),
+            Option("no-gdb", "flag", "borrow no gdb: no names of functions, variables and types"),
+            *(option for option in SHELL_OPTIONS if option.name in ("timeout", "gdb", "sysroot", "help")),
+        ),
+        words="SOURCE...",
+        names="file",
+        example="gdbext fleet run /var/crash -o crashes --host '/var/crash/([^/]+)/'",
+        own=True,
+    ),
+    CommandSpec(
+        "fleet sql",
+        run="fleet.command:sql",
+        summary="Ask a dataset, in SQL",
+        description="Each kind of row is a table: cores, findings, causes, … (docs/fleet.md has the columns, and "
+        "questions to begin with). The SQL is DuckDB's; nothing is written.",
+        options=_ASKING,
+        words="DIR QUERY",
+        names="folder",
+        example='gdbext fleet sql crashes "select program, count(*) from cores group by program"',
+        own=True,
+    ),
+    CommandSpec(
+        "fleet top",
+        run="fleet.command:top",
+        summary="What most cores have in common: causes by the number of cores",
+        description="Each core counts once: for why it died, or else for its worst finding. `signature` is equal for "
+        "equal causes, whatever the host, the addresses, the sizes and the patch level.",
+        options=(Option("limit", "int", "show N causes (default 20); 0 shows all", metavar="N"), *_ASKING),
+        words="DIR",
+        names="folder",
+        example="gdbext fleet top crashes",
+        own=True,
+    ),
+    CommandSpec(
+        "fleet new",
+        run="fleet.command:new",
+        summary="Causes that were never seen before: exit status 1 where there are any",
+        description="A cause is new when the oldest core that has it is not older than --since; cores are as old as "
+        "their files. The exit status is 3 where none is new, and a core since then has no answer.",
+        options=(
+            Option("since", "text", "a number with s, m, h, d or w before now (default 1d)", default="1d",
+                   metavar="TIME"),
+            *_ASKING,
+        ),
+        words="DIR",
+        names="folder",
+        example="gdbext fleet new crashes --since 36h",
+        own=True,
+    ),
+    CommandSpec(
         "completion",
-        run="completion:print_script",
+        run="cli.completion:print_script",
         summary="Print what makes bash, zsh or fish complete gdbext's commands, options and values",
         description="bash: source <(gdbext completion bash), in ~/.bashrc. zsh: source <(gdbext completion zsh), in "
         "~/.zshrc after compinit. fish: gdbext completion fish | source, in ~/.config/fish/config.fish. The names of "

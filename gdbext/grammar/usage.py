@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any, Iterator, Sequence
 
-from gdbext.grammar.catalogue import COMMANDS, PREFIXES, CommandSpec
+from gdbext.grammar.catalogue import COMMANDS, OWN_COMMANDS, SHELL_PREFIXES, CommandSpec
 
 _WIDTH = 80
 _NAMES = 20  # where the summary of a command starts
@@ -65,10 +65,10 @@ def _paragraphs(description: str) -> list[str]:
 def family_help(word: str) -> str:
     """Return what a word leads to that several commands begin with.
 
-    :param word: of ``gdbext.grammar.catalogue.PREFIXES``.
+    :param word: of ``gdbext.grammar.catalogue.SHELL_PREFIXES``.
     """
-    specs = [spec for spec in COMMANDS if spec.name.split()[0] == word]
-    return "\n\n".join((PREFIXES[word], "Commands:\n" + "\n".join(command_lines(specs)))) + "\n"
+    specs = [spec for spec in (*COMMANDS, *OWN_COMMANDS) if spec.name.split()[0] == word]
+    return "\n\n".join((SHELL_PREFIXES[word], "Commands:\n" + "\n".join(command_lines(specs)))) + "\n"
 
 
 def command_lines(specs: Sequence[CommandSpec]) -> Iterator[str]:

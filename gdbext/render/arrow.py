@@ -69,7 +69,11 @@ def _tables(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield inner, value
 
 
-def _type_of(arrow: Any, kind: Kind) -> Any:
+def type_of(arrow: Any, kind: Kind) -> Any:
+    """Return the Arrow type of a column of that kind.
+
+    :param arrow: the module pyarrow.
+    """
     if kind is Kind.THREADS:
         thread = [("number", arrow.int64()), ("lwp", arrow.int64()), ("name", arrow.string())]
         return arrow.list_(arrow.struct(thread))
@@ -88,9 +92,9 @@ class _Table:
     """Makes the batches of one table."""
 
     def __init__(self, arrow: Any, members: Sequence[tuple[str, Show]]) -> None:
-        self.schema = arrow.schema([(name, _type_of(arrow, show.kind)) for name, show in members])
+        self.schema = arrow.schema([(name, type_of(arrow, show.kind)) for name, show in members])
         self._arrow = arrow
-        self._cells = [_cell(show.kind) for _, show in members]
+        self._cells = [cell_of(show.kind) for _, show in members]
         self._words: dict[str, tuple[Sequence[Any], Any]] = {}
 
     def batch(self, batch: Batch) -> Any:
@@ -121,8 +125,8 @@ class _Table:
         return array
 
 
-def _cell(kind: Kind) -> Callable[[Any], Any]:
-    """Return what makes a value one of the column's type; None stays what it is."""
+def cell_of(kind: Kind) -> Callable[[Any], Any]:
+    """Return what makes a value of that kind one of the column's type; None stays what it is."""
     if kind in (Kind.ADDRESS, Kind.BYTES, Kind.COUNT, Kind.NUMBER):
         return lambda value: None if value is None else int(value)
     if kind is Kind.TEXT:

@@ -25,6 +25,7 @@ from gdbext.errors import MissingDependencyError, is_memory_short, out_of_memory
 FLOORS = {"numpy": (1, 19), "tabulate": (0, 8, 9), "tomli": (1, 1)}  # those of requirements/gdb.txt
 NEEDED = tuple(FLOORS)
 DRAWING = {"jinja2": (3, 0)}  # those of requirements/report.txt, which may be left out
+FLEET = {"pyarrow": (10,), "pyarrow.parquet": (), "duckdb": (0, 9)}  # those of requirements/fleet.txt, likewise
 HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python has them
 
 _THREADS = "OPENBLAS_NUM_THREADS"
@@ -51,7 +52,7 @@ def find_missing() -> Sequence[str]:
 def load(*names: str) -> None:
     """Import what is needed now; each takes a noticeable part of a short command's time.
 
-    :param names: of :data:`NEEDED` or :data:`DRAWING`; none means numpy, which nothing can do without.
+    :param names: of :data:`NEEDED`, :data:`DRAWING` or :data:`FLEET`; none means numpy, which nothing can do without.
     :raises MissingDependencyError: when one of them is absent, broken or too old.
     :raises TooLargeError: when there is no memory for it.
     """
@@ -75,7 +76,7 @@ def _import(wanted: Sequence[str]) -> None:
 
 
 def _check_floor(name: str, version: str) -> None:
-    floor = {**FLOORS, **DRAWING}[name]
+    floor = {**FLOORS, **DRAWING, **FLEET}[name]
     numbers = tuple(map(int, re.findall(r"\d+", version)[: len(floor)]))
     if numbers and numbers < floor:
         needed = ".".join(map(str, floor))
@@ -160,6 +161,9 @@ def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:
     if not reason or reason in (f"No module named {name!r}" for name in names):
         reason = _why_not()
     because = f" ({reason})" if reason else ""
+    if names[0] in FLEET:
+        hint = "run ./install.sh --fleet, or pip install 'gdbext[fleet]'"
+        return MissingDependencyError(f"Python {version} cannot import {names[0]}{because}", hint)
     message = f"gdb's Python {version} cannot import {', '.join(names)}{because}"
     installer = os.path.join(_root, "install.sh")
     if os.path.exists(installer):

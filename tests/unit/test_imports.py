@@ -53,6 +53,7 @@ ALLOWED = {
     "helpers": BRIDGE,
     "commands": BRIDGE,
     "printers": BRIDGE,
+    "fleet": ANALYSIS | {"render", "session", "gdbext", "starting", "cli", "_mount"},
     "load": {"bridge"},
     "_mount": set(),
     "cli": MEMORY | {"cli", "_mount", "starting", "recording"},

@@ -47,6 +47,14 @@ MAKERS = {
         "Replacement": "that",
         "private": "the user's, mode 0600, whole or as before: snapshot -o",
     },
+    "gdbext/fleet/command.py": {"replacing": USERS + ": --json=FILE of fleet"},
+    "gdbext/fleet/layout.py": {
+        "makedirs": "folders of the user's dataset, by the umask",
+        "replacing": USERS + ": dataset.json",
+        "O_CREAT": "the user's, by the umask: the lock of a dataset",
+    },
+    "gdbext/fleet/parts.py": {"makedirs": "folders of the user's dataset", "replacing": USERS + ": Parquet files"},
+    "gdbext/fleet/run.py": {"replacing": USERS + ": rows of one core, until they are in a part"},
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
     "gdbext/recording/journal.py": {
         "mkdir": "the folder that the user names, of mode 0700",

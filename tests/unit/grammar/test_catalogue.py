@@ -27,8 +27,8 @@ def test_names_for_completion_are_the_engines():
 def test_every_command_names_a_function():
     for spec in (*catalogue.COMMANDS, *catalogue.OWN_COMMANDS):
         module, _, name = spec.run.partition(":")
-        folder = ROOT / "gdbext" / "cli" if spec.own else ROOT / "commands"
-        tree = ast.parse((folder / f"{module}.py").read_text(encoding="utf-8"))
+        folder = ROOT / "gdbext" if spec.own else ROOT / "commands"
+        tree = ast.parse((folder / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, spec.name
 
 

@@ -1,0 +1,84 @@
+"""Questions over a dataset, in SQL: DuckDB in memory, with a view for each kind of row. Imports duckdb."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+
+from gdbext.errors import UsageError
+from gdbext.fleet.layout import LAST, Layout
+from gdbext.starting import dependencies
+
+_AT_ONCE = 1000
+# `taken` is a time to reckon with.
+_TIMED = "make_timestamp(CAST(time * 1000000 AS BIGINT)) AS taken"
+
+
+class Result(NamedTuple):
+    """What a question came to."""
+
+    columns: Sequence[str]
+    rows: Iterator[Tuple[Any, ...]]
+
+
+class Dataset:
+    """A dataset that is asked: the parts that count now.
+
+    :raises DatasetError: the folder is none.
+    :raises MissingDependencyError: duckdb is not there.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._layout = Layout(folder)
+        self._layout.check()
+        dependencies.load("duckdb")
+        import duckdb
+
+        self._engine = duckdb
+        self._connection = duckdb.connect(":memory:", config=_offline())
+        for kind in self._kinds():
+            self._make_view(kind)
+
+    def ask(self, text: str, values: Sequence[Any] = ()) -> Result:
+        """Return the rows that a query gives.
+
+        :param values: of its parameters.
+        :raises UsageError: it is wrong.
+        """
+        try:
+            cursor = self._connection.execute(text, list(values))
+        except self._engine.Error as error:
+            raise UsageError(" ".join(str(error).split())) from None
+        return Result([column[0] for column in cursor.description or ()], _rows(cursor))
+
+    def _kinds(self) -> Sequence[str]:
+        """Return the kinds that have columns, those of later versions too."""
+        place = os.path.dirname(self._layout.empty_path(LAST))
+        return sorted(name[: -len(".parquet")] for name in os.listdir(place) if name.endswith(".parquet"))
+
+    def _make_view(self, kind: str) -> None:
+        paths = [self._layout.path(kind, part) for part in self._layout.parts()]
+        files = [self._layout.empty_path(kind), *filter(os.path.exists, paths)]
+        more = f", {_TIMED}" if kind == LAST else ""
+        listed = ", ".join(_quoted(path) for path in files)
+        source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+        self._connection.execute(f"CREATE VIEW {kind} AS SELECT *{more} FROM {source}")
+
+
+def _offline() -> "dict[str, Any]":
+    """Return settings with which nothing is fetched: extensions are those that are built in."""
+    return {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _rows(cursor: Any) -> Iterator[Tuple[Any, ...]]:
+    while rows := cursor.fetchmany(_AT_ONCE):
+        yield from rows
+
+
+def tables_of(dataset: Dataset) -> List[str]:
+    """Return the names of the views."""
+    return [row[0] for row in dataset.ask("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").rows]
