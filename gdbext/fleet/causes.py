@@ -9,6 +9,7 @@ import re
 from typing import Any, Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from gdbext.analysis.crash.death import Death
+from gdbext.analysis.leaks.tables import TypeRow as LeakGroupRow
 from gdbext.fleet.kinds import CauseRow
 from gdbext.process import Identity
 from gdbext.report import Finding
@@ -23,7 +24,11 @@ _VARIANT = re.compile(r"_(avx|avx2|avx512|sse\d*|ssse\d|evex|erms|unaligned)(_.*
 _LIBRARY = re.compile(r"\.so(\.[0-9.]+)?$|-\d[0-9.]*\.so$")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 _INDEX = re.compile(r"\[\d+\]")
-_HEADS = ("__libc_start", "_start", "start_thread", "clone", "__clone", "thread_start")  # below every program's frames
+# Below every program's frames, and malloc's own, which each glibc calls otherwise.
+_NOT_TELLING = re.compile(
+    r"__libc_start\w*|_start|start_thread|(__)?clone3?|thread_start|(__GI_)?(__libc_)?(free|malloc|calloc|realloc|cfree)"
+    r"|_?int_(free|malloc|realloc|memalign)\w*|malloc_\w+|tcache_\w+|unlink_chunk\w*|sysmalloc\w*|systrim\w*"
+)
 _PARTS = 10  # of what leaked; a type whose roots keep a smaller part is no cause of its own
 _UNTYPED = ("unknown", "text", "zeros", "pointers")
 
@@ -39,8 +44,18 @@ class Words(NamedTuple):
 Waiting = Callable[[int], Optional[str]]  # the function in which a thread of that number waits, or None
 
 
+class Known(NamedTuple):
+    """What is known besides findings.
+
+    :param leaked: types of leaked blocks, as ``blocks leaks`` has them; None: not known.
+    """
+
+    waiting: Waiting = lambda number: None
+    leaked: Optional[Sequence[LeakGroupRow]] = None
+
+
 def find_causes(
-    identity: Identity, died: Optional[Death], findings: Sequence[Finding], waiting: Waiting
+    identity: Identity, died: Optional[Death], findings: Sequence[Finding], known: Known
 ) -> Iterator[CauseRow]:
     """Iterate over the causes of a core, the first of them first.
 
@@ -51,7 +66,7 @@ def find_causes(
     if died is not None:
         found.append((_crash(died, identity.build_id), None, None))
     for number, finding in enumerate(findings):
-        found += [(words, number, bytes_) for words, bytes_ in _of_finding(finding, waiting)]
+        found += [(words, number, bytes_) for words, bytes_ in _of_finding(finding, known)]
     for rank, (words, number_, bytes_) in enumerate(found):
         listed = [name, words.kind, *words.words]
         yield CauseRow(rank, signature_of(listed), words.kind, words.text, listed, number_, bytes_)
@@ -85,8 +100,8 @@ def _functions(frames: Sequence[str]) -> Sequence[str]:
     """Return the functions of frames, a module where one has no name; nothing where none has."""
     if all(_OFFSET.fullmatch(frame) or frame.startswith("0x") for frame in frames):
         return ()
-    names = (function_name(frame) for frame in frames)
-    return [name for name in names if name and not name.startswith(_HEADS)]
+    own = [frame for frame in frames if not _NOT_TELLING.fullmatch(_PLACE.sub("", frame))]
+    return [name for name in map(function_name, own or frames) if name]
 
 
 def function_name(frame: str) -> str:
@@ -121,11 +136,11 @@ def _without_brackets(name: str) -> str:
 # ---- findings ----
 
 
-def _of_finding(finding: Finding, waiting: Waiting) -> Iterator[Tuple[Words, Optional[int]]]:
+def _of_finding(finding: Finding, known: Known) -> Iterator[Tuple[Words, Optional[int]]]:
     if finding.kind == "leak":
-        yield from _leaks(finding)
+        yield from _leaks(finding, known.leaked)
     elif finding.details.get("locks") is not None:
-        yield _locks(finding, waiting), finding.bytes
+        yield _locks(finding, known.waiting), finding.bytes
     elif finding.details.get("table") is not None:
         table = _INDEX.sub("[]", str(finding.details["table"]))
         yield Words(finding.kind, [table], f"{finding.kind} of {table}"), finding.bytes
@@ -137,15 +152,15 @@ def _of_finding(finding: Finding, waiting: Waiting) -> Iterator[Tuple[Words, Opt
         )
 
 
-def _leaks(finding: Finding) -> Iterator[Tuple[Words, Optional[int]]]:
+def _leaks(finding: Finding, leaked: Optional[Sequence[LeakGroupRow]]) -> Iterator[Tuple[Words, Optional[int]]]:
     """Iterate over the types that keep most of what leaked; where none is known that is one cause."""
     kept: "dict[str, int]" = {}
-    for group in finding.details["groups"]:
-        name = "" if group["recognised_by"] in _UNTYPED else leaked_type(group["type"])
-        kept[name] = kept.get(name, 0) + group["kept_bytes"]
+    for row in leaked or ():
+        name = "" if row.recognised_by in _UNTYPED else leaked_type(row.type)
+        kept[name] = kept.get(name, 0) + row.kept_bytes
     whole = sum(kept.values())
     large = {name: bytes_ for name, bytes_ in kept.items() if name and bytes_ * _PARTS >= whole}
-    for name, bytes_ in sorted((large or {"": whole}).items(), key=lambda one: (-one[1], one[0])):
+    for name, bytes_ in sorted((large or {"": finding.bytes or 0}).items(), key=lambda one: (-one[1], one[0])):
         yield Words("leak", [name], f"leak of {name or 'blocks of unknown types'}"), bytes_
 
 

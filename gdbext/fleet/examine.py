@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import gdbext
+from gdbext.analysis.leaks.findings import LEAK
+from gdbext.analysis.leaks.tables import TypeRow as LeakGroupRow
 from gdbext.analysis.missing import with_target
 from gdbext.analysis.page import Triage
 from gdbext.analysis.tables.counts import table_row
@@ -15,8 +17,18 @@ from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.triage import Seen, triage
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import DebuggerError, GdbextError, NoHeapError
-from gdbext.fleet.causes import find_causes
-from gdbext.fleet.kinds import KINDS, MEASURED, AnswerRow, CoreRow, FindingRow, HashTableRow, ProblemRow, RowKind
+from gdbext.fleet.causes import Known, find_causes
+from gdbext.fleet.kinds import (
+    KINDS,
+    MEASURED,
+    AnswerRow,
+    CoreRow,
+    FindingRow,
+    HashTableRow,
+    ProblemRow,
+    RowKind,
+    find_kind,
+)
 from gdbext.fleet.layout import SCHEMA
 from gdbext.fleet.sources import Source
 from gdbext.process import Identity
@@ -31,6 +43,8 @@ from gdbext.version import __version__
 
 Rows = Dict[str, List[List[Any]]]  # by kind, without the core's id
 Document = Dict[str, Any]
+
+_GROUPS = find_kind("leak_groups")
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ class Answers:
     :ivar page: of ``triage``, or None.
     :ivar rows: of tables, by kind.
     :ivar functions: in which threads wait, by number.
+    :ivar leaked: types of leaked blocks, where there is a finding about them.
     """
 
     identity: Identity = Identity()
@@ -63,6 +78,7 @@ class Answers:
     problems: List[ProblemRow] = field(default_factory=list)
     rows: Dict[str, Sequence[Any]] = field(default_factory=dict)
     functions: Mapping[int, str] = field(default_factory=dict)
+    leaked: Optional[Sequence[LeakGroupRow]] = None
 
 
 def examine(source: Source, how: How) -> Document:
@@ -149,7 +165,22 @@ def _ask(path: str, how: How, gdb: Optional[str]) -> Answers:
         answers.identity, answers.threads = session.target.identity, len(session.target.threads)
         for command in how.commands:
             _take(answers, session, command)
+        answers.leaked = _find_leaked(answers, session)
     return answers
+
+
+def _find_leaked(answers: Answers, session: Session) -> Optional[Sequence[LeakGroupRow]]:
+    """Return the types of leaked blocks, those too that blocks are only similar to, which the page does without."""
+    if answers.page is None or not any(finding.kind == LEAK for finding in answers.page.findings):
+        return None
+    if _GROUPS.name not in answers.rows:
+        try:
+            return list(_table(session.run(_GROUPS.command).report.data, _GROUPS) or ())
+        except DebuggerError:
+            raise
+        except GdbextError:  # it has said so where somebody has asked for it
+            return None
+    return answers.rows[_GROUPS.name]
 
 
 def _take(answers: Answers, session: Session, command: str) -> None:
@@ -205,7 +236,7 @@ def _problem_row(command: str, problem: Problem) -> ProblemRow:
 
 def _rows(source: Source, answers: Answers, page: Triage) -> Rows:
     identity = answers.identity
-    causes = list(find_causes(identity, page.died, page.findings, answers.functions.get))
+    causes = list(find_causes(identity, page.died, page.findings, Known(answers.functions.get, answers.leaked)))
     first = causes[0] if causes else None
     row = replace(
         _core_row(source),

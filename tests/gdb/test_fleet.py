@@ -1,0 +1,136 @@
+"""``gdbext fleet`` over real cores, by the program: equal causes share a signature, others do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support import gdbrun
+from tests.support.cache import CHECKOUT
+from tests.support.glibcs import Unavailable, glibc
+
+SOURCE = CHECKOUT / "tests" / "containers" / "causes.c"
+CRASHES = ("header", "route", "twice", "promise")
+OTHERS = ("requests", "sessions", "orders", "again", "table", "overrun")
+KINDS = {
+    **dict.fromkeys(CRASHES, "crash"), "requests": "leak", "sessions": "leak", "orders": "deadlock",
+    "again": "self-deadlock", "overrun": "corruption",
+}  # fmt: skip
+# How a core is made: flags, work before, whether addresses vary, on which glibc.
+USUAL = {"one": (("-O0",), 0, True, "system"), "two": (("-O2", "-no-pie"), 20000, True, "system")}
+ALL = {**USUAL, "three": (("-O1",), 3000, False, "system"), "four": (("-O2",), 500, True, "trixie")}
+
+pytestmark = pytest.mark.skipif(not (find_spec("pyarrow") and find_spec("duckdb")), reason="needs pyarrow and duckdb")
+
+
+def fleet(*words, status=0):
+    done = subprocess.run(
+        [sys.executable, str(CHECKOUT / "bin" / "gdbext"), "fleet", *map(str, words)], capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def query(dataset, text):
+    return [tuple(row) for row in json.loads(fleet("sql", dataset, text, "--json"))["data"]["rows"]]
+
+
+def build(folder, flags, suite):
+    libc = glibc(suite)
+    more = [f"-Wl,--dynamic-linker={libc.loader}", f"-Wl,-rpath,{libc.libdir}"] if libc.root else []
+    folder.mkdir(parents=True)
+    program = folder / "causes"
+    line = ["gcc", "-g", *flags, "-w", "-fno-builtin", "-pthread", str(SOURCE), "-o", str(program), *more]
+    subprocess.run(line, check=True)
+    return program
+
+
+def dump(program, cause, work, varying):
+    """Have the program come to a cause, and leave a core beside it; return its name."""
+    place = program.parent / cause
+    place.mkdir()
+    line = [str(program), cause, str(work)] if varying else ["setarch", "-R", str(program), cause, str(work)]
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    process = subprocess.Popen(
+        line, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)),
+    )  # fmt: skip
+    with process:
+        if cause in OTHERS:
+            assert process.stdout.readline() == b"ready\n"
+            taken = ["gcore", "-o", str(place / "core"), str(process.pid)]
+            subprocess.run(taken, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process.send_signal(signal.SIGKILL)
+    (core,) = place.glob("core*")
+    return core
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory, request):
+    """The ten causes, each in several cores, and what is no core; a host for each way."""
+    try:
+        gdbrun.gdb_program()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern not in ("core", "core.%p"):
+        pytest.skip(f"the kernel puts cores elsewhere: core_pattern is {pattern}")
+    folder = tmp_path_factory.mktemp("fleet")
+    ways = ALL if request.config.getoption("--boards") == "full" else USUAL
+    for name, (flags, work, varying, suite) in ways.items():
+        program = build(folder / "cores" / name, flags, suite)
+        for cause in (*CRASHES, *OTHERS):
+            dump(program, cause, work, varying)
+    cut = folder / "cores" / "one" / "cut"
+    cut.write_bytes((folder / "cores" / "one" / "header").joinpath("core").read_bytes()[:100])
+    said = fleet("run", folder / "cores" / "**" / "c[ou][rt]*", "-o", folder / "data", "--host", "cores/([^/]+)/")
+    assert f"{10 * len(ways) + 1} cores examined" in said and "1 of them without an answer" in said
+    return folder / "data", len(ways)
+
+
+def test_equal_causes_share_a_signature_and_others_do_not(dataset):
+    data, ways = dataset
+    found = query(data, "SELECT path, signature, cause FROM cores WHERE status <> 2")
+    signatures = {}
+    for path, signature, cause in found:
+        signatures.setdefault(os.path.basename(os.path.dirname(path)), set()).add((signature, cause))
+    assert len(found) == 10 * ways and all(len(each) == 1 for each in signatures.values()), signatures
+    assert len(set.union(*signatures.values())) == 10, signatures
+
+
+def test_a_cause_says_what_it_is(dataset):
+    data, _ = dataset
+    rows = query(data, "SELECT DISTINCT path, kind, causes.cause FROM causes JOIN cores USING (core) WHERE rank = 0")
+    causes = {os.path.basename(os.path.dirname(path)): (kind, cause) for path, kind, cause in rows}
+    assert {name: kind for name, (kind, _) in causes.items() if name in KINDS} == KINDS
+    wanted = {"header": "parse_header", "route": "find_route", "requests": "struct request", "promise": "check_state",
+              "sessions": "struct session", "orders": "audit", "again": "reload", "table": "names"}  # fmt: skip
+    assert all(word in causes[name][1] for name, word in wanted.items()), causes
+
+
+def test_top_and_new(dataset):
+    data, ways = dataset
+    top = json.loads(fleet("top", data, "--json"))["data"]
+    rows = [dict(zip(top["columns"], row)) for row in top["rows"]]
+    assert [row["cores"] for row in rows] == [ways] * 10 + [1]
+    assert [row["hosts"] for row in rows] == [ways] * 10 + [1] and rows[-1]["cause"] == "no answer: bad-core"
+    new = json.loads(fleet("new", data, "--since", "1d", "--json", status=1))
+    assert new["status"] == 1 and len(new["data"]["rows"]) >= 10
+    assert "names" in fleet("top", data)
+
+
+def test_names_of_a_gdb_that_is_not_borrowed_are_not_known(dataset, tmp_path):
+    data, _ = dataset
+    ((core,),) = query(data, "SELECT path FROM cores WHERE path LIKE '%/one/header/%'")
+    fleet("run", core, "-o", tmp_path / "data", "--no-gdb", "--commands", "blocks summary")
+    assert query(tmp_path / "data", "SELECT debugger, status = 2, signal FROM cores") == [(False, False, "SIGSEGV")]
+    assert query(tmp_path / "data", "SELECT command FROM answers ORDER BY 1") == [("blocks summary",), ("triage",)]
