@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
 from gdbext.errors import UsageError
 from gdbext.fleet.layout import LAST, Layout
@@ -77,8 +77,3 @@ def _quoted(text: str) -> str:
 def _rows(cursor: Any) -> Iterator[Tuple[Any, ...]]:
     while rows := cursor.fetchmany(_AT_ONCE):
         yield from rows
-
-
-def tables_of(dataset: Dataset) -> List[str]:
-    """Return the names of the views."""
-    return [row[0] for row in dataset.ask("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").rows]

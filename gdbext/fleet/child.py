@@ -20,6 +20,7 @@ from gdbext.starting.failures import InternalError, find_limit
 from gdbext.starting.parent import begin_child
 
 _STEP = 1 << 16
+_TRIES = 3
 
 
 @dataclass
@@ -109,7 +110,18 @@ def start(work: Callable[[], Any], memory: Optional[int] = None) -> Child:
 
 
 def run(work: Callable[[], Any], memory: Optional[int] = None) -> Any:
-    """Do work in a process of its own, and return what it returns; errors as :meth:`Ended.result`."""
+    """Do work in a process of its own, and return what it returns; errors as :meth:`Ended.result`.
+
+    Where somebody kills that process it is done again, a few times.
+    """
+    for _ in range(_TRIES):
+        ended = _run_once(work, memory)
+        if ended.code >= 0:
+            break
+    return ended.result()
+
+
+def _run_once(work: Callable[[], Any], memory: Optional[int]) -> Ended:
     child = start(work, memory)
     try:
         while not child.read():
@@ -118,7 +130,7 @@ def run(work: Callable[[], Any], memory: Optional[int] = None) -> Any:
         child.kill()
         child.finish()
         raise
-    return child.finish().result()
+    return child.finish()
 
 
 def await_any(streams: Sequence[int], seconds: Optional[float]) -> Sequence[int]:

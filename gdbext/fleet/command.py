@@ -8,7 +8,8 @@ import resource
 import shutil
 import sys
 import time
-from typing import Any, List, Optional, Sequence, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 import gdbext
 from gdbext import _mount
@@ -19,6 +20,9 @@ from gdbext.files import replacing
 from gdbext.report import Status
 from gdbext.starting import dependencies
 from gdbext.wording import count_text, printable, size_text, unicode_text
+
+if TYPE_CHECKING:  # numpy comes with it, once it is known where that is
+    from gdbext.fleet.run import Summary
 
 _SHARE = 0.8  # of what memory is free
 _MIB = 1 << 20
@@ -49,7 +53,8 @@ def run(options: Options) -> int:
     progress = Progress(len(sources))
     began = time.monotonic()
     try:
-        summary = Run(given.value("output"), how, limits, progress).run(sources)
+        summary = Run(given.value("output"), how, limits, progress, given.flag("discard")).run(sources)
+        _write_metrics(options, summary, time.monotonic() - began)
     except KeyboardInterrupt:
         progress.clear()
         tell("gdbext: fleet run: stopped; what was examined is kept, and running again goes on from there")
@@ -59,6 +64,18 @@ def run(options: Options) -> int:
     before = f"; {summary.before} had rows before" if summary.before else ""
     put(f"{count_text(summary.examined, 'core')} examined in {time.monotonic() - began:.0f} s{without}{before}\n")
     return int(Status.CLEAN)
+
+
+def _write_metrics(options: Options, summary: Summary, seconds: float) -> None:
+    path = options.arguments.value("metrics")
+    if path is None:
+        return
+    from gdbext.fleet import child
+    from gdbext.fleet.metrics import metrics_text
+
+    figures = {"examined_cores": summary.examined, "failed_cores": summary.failed, "seconds": round(seconds, 1)}
+    text = child.run(partial(metrics_text, options.arguments.value("output"), {**figures, "end": round(time.time())}))
+    _write(path, text)
 
 
 def _prepare() -> None:
@@ -184,15 +201,19 @@ def _show(options: Options, columns: Sequence[str], rows: List[Tuple[Any, ...]],
     data = {"columns": list(columns), "rows": [[_plain(value) for value in row] for row in rows]}
     document = {"schema": options.schema, "data": data, "status": int(status)}
     text = json.dumps(document, allow_nan=False) + "\n"
-    if not options.json:
+    if options.json:
+        _write(options.json, text)
+    else:
         put(text)
-        return int(status)
+    return int(status)
+
+
+def _write(path: str, text: str) -> None:
     try:
-        with replacing(options.json) as stream:
+        with replacing(path) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise UsageError(f"cannot write {options.json}: {error.strerror}") from None
-    return int(status)
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _text(columns: Sequence[str], rows: List[Tuple[Any, ...]]) -> str:

@@ -24,7 +24,8 @@ class CoreRow:
     :param path: absolute, links resolved.
     :param size: of the file.
     :param host: that it is from; None: nobody says.
-    :param time: of the core's last change, seconds since the epoch; 0: there is no such file.
+    :param time: when the process died, as systemd-coredump has noted it, else of the core's last change; in seconds
+        since the epoch, 0: there is no such file.
     :type time: number
     :param program: name of the executable, without its folder; None where there is no answer, or the core does not say.
     :param exe: its path as the target names it; None as before.

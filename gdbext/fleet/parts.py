@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from gdbext.files import replacing
@@ -20,15 +21,19 @@ def write_part(layout: Layout, part: Part, cores: Sequence[str]) -> None:
     :raises DatasetError: it cannot be written; then there is no such part.
     :raises MissingDependencyError: pyarrow is not there.
     """
+    if not os.path.exists(layout.path(LAST, part)):  # it is there where somebody has killed who did this before us
+        _write_kinds(layout, part, [_read(layout.pending_path(core)) for core in cores])
+    for core in cores:
+        with suppress(FileNotFoundError):
+            os.unlink(layout.pending_path(core))
+
+
+def _write_kinds(layout: Layout, part: Part, documents: Sequence[Dict[str, Any]]) -> None:
     arrow = _load()
-    documents = [_read(layout.pending_path(core)) for core in cores]
-    kinds = sorted(KINDS, key=lambda kind: kind.name == LAST)
-    for kind in kinds:
+    for kind in sorted(KINDS, key=lambda kind: kind.name == LAST):
         rows = [[found["core"], *row] for found in documents for row in found["rows"].get(kind.name, ())]
         if rows or kind.name == LAST:
             _write(arrow, layout.path(kind.name, part), _table(arrow, kind, rows))
-    for core in cores:
-        os.unlink(layout.pending_path(core))
 
 
 def find_done(layout: Layout) -> Mapping[str, Sequence[str]]:

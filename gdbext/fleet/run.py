@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
 from typing import Dict, List, NamedTuple, Sequence
@@ -19,7 +20,7 @@ from gdbext.fleet.kinds import NAMES
 from gdbext.fleet.layout import DatasetError, Layout, Part, unwritable
 from gdbext.fleet.parts import find_done, write_part
 from gdbext.fleet.pool import Limits, Outcome, Pool, Watcher
-from gdbext.fleet.sources import Source
+from gdbext.fleet.sources import Source, is_unchanged
 from gdbext.wording import size_text
 
 _CORES, _BYTES, _SECONDS = 500, 32 << 20, 300.0  # of a part at most: cores, what is pending of them, since the last
@@ -42,13 +43,15 @@ class Run:
     """One run. The dataset is its own while it lasts.
 
     :param folder: of the dataset.
+    :param discard: whether cores are removed once all have their rows in it.
     """
 
-    def __init__(self, folder: str, how: How, limits: Limits, watcher: Watcher) -> None:
+    def __init__(self, folder: str, how: How, limits: Limits, watcher: Watcher, discard: bool = False) -> None:
         self._layout = Layout(folder)
         self._how = how
         self._limits = limits
         self._watcher = watcher
+        self._discard = discard
         self._name = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ-") + os.urandom(2).hex()
         self._parts = 0
         self._pending: Dict[str, int] = {}  # bytes, by core
@@ -69,6 +72,8 @@ class Run:
             todo = [source for source in sources if source.core not in before]
             failures = self._examine(todo)
             self._gather()
+            if self._discard:
+                _remove(sources)
         return Summary(len(todo), failures, len(sources) - len(todo))
 
     def _examine(self, todo: Sequence[Source]) -> int:
@@ -138,3 +143,11 @@ class Run:
             cores.append(core)
             size += bytes_
         return cores
+
+
+def _remove(sources: Sequence[Source]) -> None:
+    """Remove cores, unless one has changed since: then it is another, without rows."""
+    for source in sources:
+        with suppress(FileNotFoundError):
+            if is_unchanged(source):
+                os.unlink(source.path)

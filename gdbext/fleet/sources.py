@@ -13,7 +13,9 @@ from typing import Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 from gdbext.errors import UsageError
 
-_HOSTNAME = "user.coredump.hostname"  # an extended attribute, systemd-coredump(8)
+# Extended attributes, and the folder, of systemd-coredump(8).
+_HOSTNAME, _TIMESTAMP = "user.coredump.hostname", "user.coredump.timestamp"
+_COREDUMPCTL = "/var/lib/systemd/coredump"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Source:
     :param core: its id: equal as long as path, size and time of change are.
     :param path: absolute, links resolved.
     :param size: bytes.
-    :param time: of its last change, seconds since the epoch.
+    :param time: of the crash where systemd-coredump has noted it, else of its last change; seconds since the epoch.
     :param host: it is from, or None.
     """
 
@@ -37,7 +39,7 @@ class Source:
 def find_sources(words: Sequence[str], listed: Iterable[str], hosts: Optional[str] = None) -> Sequence[Source]:
     """Return the cores that words name, each once, in the order of words and names.
 
-    :param words: files, folders, patterns; ``-`` is the list.
+    :param words: files, folders, patterns; ``-`` is the list, ``coredumpctl`` what systemd-coredump keeps.
     :param listed: names of files, as they come on standard input.
     :param hosts: a regular expression whose first group is the host in a path.
     :raises UsageError: a word names nothing, or that is no regular expression.
@@ -50,6 +52,15 @@ def find_sources(words: Sequence[str], listed: Iterable[str], hosts: Optional[st
             source, key = _source(path, pattern)
             found.setdefault(key, source)
     return list(found.values())
+
+
+def is_unchanged(source: Source) -> bool:
+    """Whether a core's file is what it was when it was found.
+
+    :raises FileNotFoundError: it is gone.
+    """
+    facts = os.stat(source.path)
+    return _identify(source.path, facts.st_size, facts.st_mtime_ns) == source.core
 
 
 def _host_pattern(hosts: Optional[str]) -> "Optional[re.Pattern[str]]":
@@ -67,6 +78,8 @@ def _paths_of(word: str) -> Sequence[str]:
         return list(_files_below(word))
     if os.path.lexists(word):
         return [word]
+    if word == "coredumpctl":
+        return list(_files_below(_COREDUMPCTL))
     matching = sorted(glob.glob(word, recursive=True))
     if not matching:
         raise UsageError(f"{word} does not exist", "a file, a folder, a pattern, or - for a list on standard input")
@@ -101,7 +114,8 @@ def _source(path: str, pattern: "Optional[re.Pattern[str]]") -> Tuple[Source, Tu
     except OSError:
         return Source(_identify(real, 0, 0), real, 0, 0.0, _find_host(real, pattern)), (-1, hash(real))
     core = _identify(real, facts.st_size, facts.st_mtime_ns)
-    source = Source(core, real, facts.st_size, facts.st_mtime, _find_host(real, pattern))
+    time = _find_time(real) or facts.st_mtime
+    source = Source(core, real, facts.st_size, time, _find_host(real, pattern))
     return source, (facts.st_dev, facts.st_ino)
 
 
@@ -113,6 +127,16 @@ def _identify(path: str, size: int, changed: int) -> str:
 def _find_host(path: str, pattern: "Optional[re.Pattern[str]]") -> Optional[str]:
     if pattern is not None and (match := pattern.search(path)):
         return match[1]
-    with suppress(OSError):
-        return os.getxattr(path, _HOSTNAME).decode("utf-8", "replace")
+    return _find_note(path, _HOSTNAME)
+
+
+def _find_time(path: str) -> Optional[float]:
+    """Return when systemd-coredump says that a process died, in seconds since the epoch."""
+    noted = _find_note(path, _TIMESTAMP)  # microseconds
+    return int(noted) / 1e6 if noted is not None and noted.isascii() and noted.isdigit() else None
+
+
+def _find_note(path: str, name: str) -> Optional[str]:
+    with suppress(OSError):  # there is none, or the file system has no such attributes
+        return os.getxattr(path, name).decode("utf-8", "replace")
     return None

@@ -992,13 +992,13 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         "fleet run",
         run="fleet.command:run",
         summary="Examine many cores, several at once, and put their rows into a dataset",
-        description="SOURCE is a core, a folder (all files in it), a pattern, or - for names on standard input, one a "
-        "line. Each core is examined in a process of its own, with limits of memory and time, by triage, blocks "
-        "summary, blocks leaks, blocks types and lockwait; packed cores are unpacked. gdb is borrowed for names where "
-        "a file of the core's is on this machine.\n\nDIR gets Parquet files, a folder for each kind of row: "
-        "docs/fleet.md has them. What has rows already is passed over, so running again goes on where it was stopped, "
-        "however it ended. A core without an answer has a row that says why. The exit status is 0 once each core has "
-        "its rows.",
+        description="SOURCE is a core, a folder (all files in it), a pattern, - for names on standard input, one a "
+        "line, or coredumpctl for what systemd keeps. Each core is examined in a process of its own, with limits "
+        "of memory and time, by triage, blocks summary, blocks leaks, blocks types and lockwait; packed "
+        "cores are unpacked. gdb is borrowed for names where a file of the core's is on this machine.\n\nDIR "
+        "gets Parquet files, a folder for each kind of row: docs/fleet.md has them. What has rows already is "
+        "passed over, so running again goes on where it was stopped, however it ended. A core without an "
+        "answer has a row that says why. The exit status is 0 once each core has its rows.",
         options=(
             Option("output", "text", "the dataset", metavar="DIR", short="o", names="folder"),
             Option("commands", "text", "only these, comma-separated; triage is always one", metavar="NAMES",
@@ -1006,6 +1006,8 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
             Option("jobs", "int", "processes at once (default: as many as processors)", metavar="N", short="j"),
             Option("memory", "size", "how much all of them may take (default: 80 % of what is free)", metavar="SIZE"),
             Option("host", "text", "the host a core is from: the first group of REGEX in its path", metavar="REGEX"),
+            Option("metrics", "text", "write figures of the dataset for Prometheus", metavar="FILE", names="file"),
+            Option("discard", "flag", "remove the cores once all have their rows"),
             Option("no-gdb", "flag", "borrow no gdb: no names of functions, variables and types"),
             *(option for option in SHELL_OPTIONS if option.name in ("timeout", "gdb", "sysroot", "help")),
         ),

@@ -14,6 +14,7 @@ from gdbext.errors import GdbextError, UsageError
 from gdbext.fleet import child
 from gdbext.fleet.asking import Dataset
 from gdbext.fleet.kinds import KINDS
+from gdbext.fleet.metrics import metrics_text
 from gdbext.fleet.questions import NEW, TOP, parse_span
 
 from . import made
@@ -132,6 +133,21 @@ def test_a_query_that_is_wrong_says_so_and_nothing_is_fetched(dataset):
         asked(dataset, [("SELECT * FROM nowhere", ())])
     with pytest.raises(GdbextError, match="(?i)extension"):
         asked(dataset, [("SELECT * FROM read_parquet('https://127.0.0.1:9/x.parquet')", ())])
+
+
+def test_figures_for_prometheus(dataset):
+    text = child.run(partial(metrics_text, dataset, {"seconds": 1.5}))
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert samples == [
+        'gdbext_fleet_cores{program="",status="2"} 3',
+        'gdbext_fleet_cores{program="server",status="1"} 3',
+        'gdbext_fleet_cores{program="tool",status="3"} 1',
+        'gdbext_fleet_cause_cores{signature="1-a",program="server",cause="SIGSEGV in f"} 2',
+        'gdbext_fleet_cause_cores{signature="1-b",program="server",cause="leak of T"} 1',
+        f"gdbext_fleet_newest_core_timestamp_seconds {float(FIRST + DAY + 5)}",
+        "gdbext_fleet_run_seconds 1.5",
+    ]
+    assert all(line.startswith(("# HELP gdbext_", "# TYPE gdbext_")) for line in text.splitlines() if line[0] == "#")
 
 
 def test_every_kind_is_a_table_in_the_guide():

@@ -66,6 +66,14 @@ def test_what_has_rows_is_not_examined_again_and_a_changed_core_is_another(tmp_p
     assert len(made.rows_of(tmp_path / "data")["cores"]) == 3
 
 
+def test_cores_are_discarded_once_all_have_rows_unless_they_have_changed(tmp_path):
+    cores = made.write_cores(tmp_path / "cores", ["a", "no-core", "b"])
+    found = find_sources([str(cores)], ())
+    (cores / "core.002").write_text("changed")
+    Run(str(tmp_path / "data"), HOW, made.UNLIMITED, made.Unwatched(), discard=True).run(found)
+    assert os.listdir(cores) == ["core.002"] and len(made.rows_of(tmp_path / "data")["cores"]) == 3
+
+
 def test_no_more_than_the_limits_allow_is_at_work(tmp_path):
     seen = []
 

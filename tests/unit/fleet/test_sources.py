@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from gdbext.errors import UsageError
+from gdbext.fleet import sources
 from gdbext.fleet.sources import find_sources
+
+HANDLER = Path(__file__).resolve().parents[3] / "contrib" / "gdbext-core-handler"
 
 
 def names(*words, listed=(), hosts=None):
@@ -65,3 +70,31 @@ def test_what_does_not_exist(folder):
     for word in ("nowhere", "no*where"):
         with pytest.raises(UsageError, match="does not exist"):
             names(folder / word)
+
+
+def test_what_systemd_has_noted_of_a_core_counts(folder, monkeypatch):
+    core = folder / "a" / "core.1"
+    try:
+        os.setxattr(core, "user.coredump.hostname", b"web-7")
+        os.setxattr(core, "user.coredump.timestamp", b"1700000000250000")
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error.strerror}")
+    monkeypatch.setattr(sources, "_COREDUMPCTL", str(folder / "a"))
+    (one, two) = find_sources(["coredumpctl"], ())
+    assert (one.host, one.time) == ("web-7", 1700000000.25) and two.host is None
+    assert find_sources([str(core)], (), "/(a)/")[0].host == "a"
+    os.setxattr(core, "user.coredump.timestamp", "¹".encode())
+    assert find_sources([str(core)], ())[0].time == core.stat().st_mtime
+
+
+def test_a_core_handler_keeps_what_there_is_room_for(tmp_path):
+    def hand(size, *words, mib="1"):
+        environment = {**os.environ, "GDBEXT_SPOOL": str(tmp_path / "spool"), "GDBEXT_SPOOL_MIB": mib}
+        subprocess.run([str(HANDLER), *words], input=bytes(size), env=environment, check=True)
+
+    hand(5000, "12", "1700000000", "web-7", "a/../b")
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == ["core.web-7.a_.._b.12.1700000000"]
+    assert next((tmp_path / "spool").iterdir()).stat().st_mode & 0o777 == 0o600
+    hand(2 << 20, "13", "1700000000", "web-7", "b")
+    hand(100, "14", "1700000000", "web-7", "c", mib="0")
+    assert len(os.listdir(tmp_path / "spool")) == 1
