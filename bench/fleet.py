@@ -146,8 +146,15 @@ def disturb(folder: Path, kills: int, chance: random.Random, memory: str) -> Non
         process.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
         process.wait()
         time.sleep(1)
-        left = [pid for pid in family if Path(f"/proc/{pid}").exists()]
+        left = [pid for pid in family if _lives(pid)]
         print(f"ended by {how}, {len(left)} processes left")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def end(pid: int) -> None:

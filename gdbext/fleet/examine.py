@@ -45,6 +45,7 @@ Rows = Dict[str, List[List[Any]]]  # by kind, without the core's id
 Document = Dict[str, Any]
 
 _GROUPS = find_kind("leak_groups")
+_TRIES = 3  # of a borrowed gdb
 
 
 @dataclass(frozen=True)
@@ -133,14 +134,19 @@ def _answer(source: Source, how: How) -> Answers:
     """
     with _unpacked(source.path) as path:
         known = how.gdb is not None and not is_unknown_here(read_core(path))
-        if known:
-            try:
-                return _ask(path, how, how.gdb)
-            except DebuggerError as error:
-                answers = _ask(path, how, None)
-                problem = Problem("debugger", None, f"names and types were not had: {error.message}")
-                return replace(answers, problems=[*answers.problems, _problem_row("triage", problem)])
-        return _ask(path, how, None)
+        return _ask_with_gdb(path, how) if known else _ask(path, how, None)
+
+
+def _ask_with_gdb(path: str, how: How) -> Answers:
+    """Return what commands answer with names and types, or without where gdb fails again and again."""
+    for _ in range(_TRIES):  # somebody may have killed it
+        try:
+            return _ask(path, how, how.gdb)
+        except DebuggerError as error:
+            fault = error
+    answers = _ask(path, how, None)
+    problem = Problem("debugger", None, f"names and types were not had: {fault.message}")
+    return replace(answers, problems=[*answers.problems, _problem_row("triage", problem)])
 
 
 @contextmanager
