@@ -81,12 +81,12 @@ class Ended:
         """
         if self.code:
             raise GdbextError(f"a process of ours was ended by signal {-self.code}" if self.code < 0 else "it failed")
-        answer = json.loads(self.text)
-        if "error" in answer:
-            error = GdbextError(*answer["error"][1:])
-            error.kind = answer["error"][0]
+        found = json.loads(self.text)
+        if "error" in found:
+            error = GdbextError(*found["error"][1:])
+            error.kind = found["error"][0]
             raise error
-        return answer["result"]
+        return found["result"]
 
 
 def start(work: Callable[[], Any], memory: Optional[int] = None) -> Child:
@@ -148,9 +148,9 @@ def _run(work: Callable[[], Any], stream: int, parent: int, memory: Optional[int
     code = 1
     try:
         _begin(parent, memory)
-        answer = _attempt(work)
+        found = answer(work)
         with os.fdopen(stream, "wb") as out:
-            out.write(json.dumps(answer).encode())
+            out.write(json.dumps(found).encode())
         code = 0
     finally:
         os._exit(code)
@@ -163,9 +163,14 @@ def _begin(parent: int, memory: Optional[int]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     gc.freeze()
     if memory is not None:
-        limit = _taken() + memory
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit) if hard == resource.RLIM_INFINITY else (hard, hard))
+        limit_memory(memory)
+
+
+def limit_memory(memory: int) -> None:
+    """Let this process, and what it starts, take so many bytes of address space beside what it has, and no more."""
+    limit, hard = _taken() + memory, resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _taken() -> int:
@@ -174,7 +179,8 @@ def _taken() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def _attempt(work: Callable[[], Any]) -> Any:
+def answer(work: Callable[[], Any]) -> Any:
+    """Return what work returns, or its error, as :meth:`Ended.result` takes it."""
     try:
         return {"result": work()}
     except GdbextError as error:

@@ -53,7 +53,9 @@ def run(options: Options) -> int:
     progress = Progress(len(sources))
     began = time.monotonic()
     try:
-        summary = Run(given.value("output"), how, limits, progress, given.flag("discard")).run(sources)
+        summary = Run(
+            given.value("output"), how, limits, progress, given.flag("discard"), given.value("scheduler") or ""
+        ).run(sources)
         _write_metrics(options, summary, time.monotonic() - began)
     except KeyboardInterrupt:
         progress.clear()

@@ -9,12 +9,13 @@ import time
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Sequence, Union
 
 from gdbext.cli.workfolder import is_full
 from gdbext.errors import GdbextError
 from gdbext.files import replacing
 from gdbext.fleet import child
+from gdbext.fleet.cluster import ClusterPool
 from gdbext.fleet.examine import Document, How, examine, failed, measured
 from gdbext.fleet.kinds import NAMES
 from gdbext.fleet.layout import DatasetError, Layout, Part, unwritable
@@ -44,14 +45,18 @@ class Run:
 
     :param folder: of the dataset.
     :param discard: whether cores are removed once all have their rows in it.
+    :param scheduler: of a Dask cluster, whose workers examine; "" where our own children do.
     """
 
-    def __init__(self, folder: str, how: How, limits: Limits, watcher: Watcher, discard: bool = False) -> None:
+    def __init__(
+        self, folder: str, how: How, limits: Limits, watcher: Watcher, discard: bool = False, scheduler: str = ""
+    ) -> None:
         self._layout = Layout(folder)
         self._how = how
         self._limits = limits
         self._watcher = watcher
         self._discard = discard
+        self._scheduler = scheduler
         self._name = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ-") + os.urandom(2).hex()
         self._parts = 0
         self._pending: Dict[str, int] = {}  # bytes, by core
@@ -77,7 +82,7 @@ class Run:
         return Summary(len(todo), failures, len(sources) - len(todo))
 
     def _examine(self, todo: Sequence[Source]) -> int:
-        pool = Pool(self._work, self._limits, self._watcher)
+        pool = self._pool()
         failures = 0
         try:
             for outcome in pool.run(todo):
@@ -88,6 +93,11 @@ class Run:
         finally:
             pool.stop()
         return failures
+
+    def _pool(self) -> Union[Pool, ClusterPool]:
+        if self._scheduler:
+            return ClusterPool(self._scheduler, self._how, self._limits, self._watcher)
+        return Pool(self._work, self._limits, self._watcher)
 
     def _work(self, source: Source) -> "partial[Document]":
         return partial(examine, source, self._how)

@@ -1006,6 +1006,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
             Option("jobs", "int", "processes at once (default: as many as processors)", metavar="N", short="j"),
             Option("memory", "size", "how much all of them may take (default: 80 % of what is free)", metavar="SIZE"),
             Option("host", "text", "the host a core is from: the first group of REGEX in its path", metavar="REGEX"),
+            Option("scheduler", "text", "have the workers of a Dask cluster examine the cores", metavar="tcp://ADDRESS"),
             Option("metrics", "text", "write figures of the dataset for Prometheus", metavar="FILE", names="file"),
             Option("discard", "flag", "remove the cores once all have their rows"),
             Option("no-gdb", "flag", "borrow no gdb: no names of functions, variables and types"),

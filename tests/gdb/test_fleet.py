@@ -8,6 +8,8 @@ import resource
 import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from tests.support import gdbrun
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable, glibc
+from tests.unit.fleet import made
 
 SOURCE = CHECKOUT / "tests" / "containers" / "causes.c"
 CRASHES = ("header", "route", "twice", "promise")
@@ -134,3 +137,55 @@ def test_names_of_a_gdb_that_is_not_borrowed_are_not_known(dataset, tmp_path):
     fleet("run", core, "-o", tmp_path / "data", "--no-gdb", "--commands", "blocks summary")
     assert query(tmp_path / "data", "SELECT debugger, status = 2, signal FROM cores") == [(False, False, "SIGSEGV")]
     assert query(tmp_path / "data", "SELECT command FROM answers ORDER BY 1") == [("blocks summary",), ("triage",)]
+
+
+@contextmanager
+def cluster(folder, workers):
+    """Have a scheduler and workers on the loopback; give its address and their processes."""
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s"}
+    file, common = folder / "scheduler.json", {"env": environment, "cwd": folder, "stderr": subprocess.DEVNULL}
+    line = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-show"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-nanny",
+              "--no-dashboard", "--nthreads", "1", "--resources", "memory=2e9", "--host", "127.0.0.1"]  # fmt: skip
+    line += ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)]
+    started = [subprocess.Popen(line, **common)]
+    try:
+        started += [subprocess.Popen(worker, **common) for _ in range(workers)]
+        yield file, started[1:]
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
+
+
+def address_of(file):
+    while not (file.exists() and file.read_text()):
+        time.sleep(0.05)
+    return json.loads(file.read_text())["address"]
+
+
+@pytest.mark.skipif(not find_spec("distributed"), reason="needs Dask")
+def test_a_cluster_makes_the_same_rows_while_a_worker_dies(dataset, tmp_path):
+    data, _ = dataset
+    some = "path LIKE '%/one/header/%' OR signal = 'SIGABRT' OR status = 2"
+    cores = [core for (core,) in query(data, f"SELECT path FROM cores WHERE {some}")]
+    fleet("run", *cores, "-o", tmp_path / "here")
+    with cluster(tmp_path, 3) as (file, workers):
+        line = ["run", *cores, "-o", tmp_path / "there", "--scheduler", address_of(file)]
+        process = subprocess.Popen([sys.executable, str(CHECKOUT / "bin" / "gdbext"), "fleet", *map(str, line)])
+        while not any(children_of(worker.pid) for worker in workers):
+            assert process.poll() is None
+            time.sleep(0.02)
+        next(worker for worker in workers if children_of(worker.pid)).kill()
+        assert process.wait(200) == 0
+    assert made.rows_of(tmp_path / "there") == made.rows_of(tmp_path / "here")
+
+
+def children_of(pid):
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split() or [
+            child for task in os.listdir(f"/proc/{pid}/task")
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+        ]  # fmt: skip
+    except OSError:
+        return []
