@@ -93,9 +93,16 @@ def _break(core: Path, place: Path, which: int) -> None:
     elif kind == 3:
         shutil.copy(sys.executable, place)
     else:
-        with gzip.open(place, "wb", 1) as out:
+        shutil.copy(_bomb(place.parent.parent / "made" / "bomb"), place)
+
+
+def _bomb(path: Path) -> Path:
+    """Return a small file that takes longer to unpack than a core may take."""
+    if not path.exists():
+        with gzip.open(path, "wb", 1) as out:
             for _ in range(BOMB >> 26):
                 out.write(bytes(1 << 26))
+    return path
 
 
 def run(folder: Path, dataset: str, memory: str) -> "subprocess.Popen[str]":
