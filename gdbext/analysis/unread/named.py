@@ -39,6 +39,4 @@ def find_postgresql(ground: Ground) -> Iterator[Claim]:
         if magic & 0xFFFFFFFF == _POSTGRESQL_MAGIC and 0 < size <= end - start:
             found.append((start, end))
     if found:
-        yield Claim(
-            "PostgreSQL shared memory", columns(found), "it begins with a PGShmemHeader and its own size", False
-        )
+        yield Claim("PostgreSQL shared memory", columns(found), "it begins with a PGShmemHeader and its own size")
