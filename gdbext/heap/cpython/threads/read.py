@@ -34,12 +34,12 @@ _TAGS = 3  # of a _PyStackRef
 class PythonFrame:
     """A Python function that runs.
 
-    :param line: 0: not known.
+    :param line: None where it is not known.
     """
 
     function: str
     file: str
-    line: int
+    line: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ def _find_frame(objects: PythonObjects, layout: ThreadLayout, at: int) -> Option
     return PythonFrame(name, file, _line(objects, layout, at, code))
 
 
-def _line(objects: PythonObjects, layout: ThreadLayout, frame: int, code: int) -> int:
-    first = objects.find_number(code + layout.first_line, 4) or 0
+def _line(objects: PythonObjects, layout: ThreadLayout, frame: int, code: int) -> Optional[int]:
+    first = objects.find_number(code + layout.first_line, 4)
     if layout.code is None:
         number = objects.find_number(frame + layout.instruction, 4)
         offset = -1 if number is None or number >> 31 else number * layout.unit
@@ -132,10 +132,10 @@ def _line(objects: PythonObjects, layout: ThreadLayout, frame: int, code: int) -
         offset = (objects.find_word(frame + layout.instruction) or 0) - code - layout.code
     table = objects.find_word(code + layout.lines) or 0
     size = objects.find_word(table + _BYTES_SIZE)
-    if offset < 0 or size is None or size > _MOST_LINES:
+    if first is None or offset < 0 or size is None or size > _MOST_LINES:
         return first
     try:
         data = bytes(objects.reader.bytes(table + _BYTES_DATA, size, "a table of lines"))
     except FaultError:
-        return 0
+        return None
     return find_line(layout.table, data, first, offset)
