@@ -151,19 +151,23 @@ class Recording:
         for key in keys:
             if self.one_process or not is_address_key(key):
                 own = self._of_one_measure(tables) if (kind, key) == (TOTAL, MEMORY) else tables
-                yield _series(kind, key, own)
+                yield _series(kind, key, own, [one.complete for one in self.samples])
 
     def _of_one_measure(self, tables: Sequence[_Table]) -> Sequence[_Table]:
         measure = self.samples[-1].measure
         return [table if one.measure == measure else None for one, table in zip(self.samples, tables)]
 
 
-def _series(kind: str, key: str, tables: Sequence[_Table]) -> Series:
-    """Return the figures of one key: nothing of it is 0, unless it may be a part of what is not listed."""
+def _series(kind: str, key: str, tables: Sequence[_Table], whole: Sequence[bool]) -> Series:
+    """Return the figures of one key: nothing of it is 0, unless it may be in what is not listed or was not examined.
+
+    :param whole: of each sample whether all was examined.
+    """
     rows = [None if table is None else table.get(key) for table in tables]
     nothing = Row(key, _zero(row.count for row in rows if row), _zero(row.bytes for row in rows if row))
     known = [
-        nothing if row is None and table is not None and OTHER not in table else row for row, table in zip(rows, tables)
+        nothing if row is None and table is not None and OTHER not in table and examined else row
+        for row, table, examined in zip(rows, tables, whole)
     ]
     return Series(
         kind, key, [row.count if row else None for row in known], [row.bytes if row else None for row in known]

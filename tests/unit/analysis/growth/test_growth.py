@@ -109,6 +109,13 @@ def test_what_is_not_listed_is_not_known_and_what_is_not_there_is_0():
     assert recording.find("type", "b").counts == [0, 1]
 
 
+def test_what_is_not_in_a_sample_that_was_not_examined_to_its_end_is_not_known():
+    whole = sample(0, size=[("8", 1, 10)])
+    recording = Recording([replace(whole, complete=False), sample(1, size=[("8", 1, 10), ("16", 1, 20)])])
+    assert recording.find("size", "16").bytes == [None, 20] and recording.find("size", "8").bytes == [10, 10]
+    assert Recording([whole, recording.samples[1]]).find("size", "16").bytes == [0, 20]
+
+
 def test_kinds_are_compared_where_they_are_in_the_same_terms():
     one = sample(0, type=[("a", 1, 10)], owner=[("x", None, 5)], size=[("8", 1, 10)], total=[("memory", None, 1)])
     assert Recording([one, replace(one, named=False)]).kinds == [kinds.TOTAL, kinds.OWNER, kinds.SIZE]
