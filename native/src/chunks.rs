@@ -2,11 +2,25 @@
 //!
 //! A chunk at word p keeps `prev_size` in word p and its size with three flag bits in word p + 1.
 
+use std::ptr::read_volatile;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::fallible::{Error, Result};
 use crate::memory::{prefetch_item, Words};
+use crate::parallel::{run_together, threads};
+use crate::sized;
 
 const FLAGS: u64 = 7;
 const PREV_INUSE: u64 = 1;
 const AHEAD: usize = 1024; // bytes
+const LONG: usize = sized(1 << 14, 3); // chunks for which another thread pays
+const LEAD: usize = sized(4 << 20, 256); // bytes that are read before the walk comes to them, at most
+const LINE: usize = 128; // bytes that come together
+const PAUSE: Duration = Duration::from_micros(50); // in which a walk goes some hundred KiB
+const ENDED: usize = usize::MAX;
 
 /// What makes a size valid; bytes.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +55,79 @@ pub struct Walk {
 /// columns are full, at the next chunk. Whether the last chunk is free is read from the one behind it; where that is
 /// not in `memory`, it counts as used.
 pub fn walk(memory: &[u8], origin: u64, start: usize, stop: usize, rules: Rules, columns: &mut Columns) -> Walk {
+    walk_from(memory, origin, start, stop, rules, columns, &AtomicUsize::new(0))
+}
+
+/// As [`walk`]. Where that may be long another thread reads ahead of it, for each step waits for memory.
+pub fn walk_with_reader(
+    memory: &[u8],
+    origin: u64,
+    start: usize,
+    stop: usize,
+    rules: Rules,
+    mut columns: Columns,
+) -> Result<Walk> {
+    if columns.address.len() < LONG || threads() < 2 {
+        return Ok(walk(memory, origin, start, stop, rules, &mut columns));
+    }
+    let size = rules.words.size;
+    let place = AtomicUsize::new(start * size);
+    let (columns, found) = (Mutex::new(Some(columns)), Mutex::new(None));
+    run_together(2, || {
+        let mine = columns.lock().ok().and_then(|mut columns| columns.take());
+        if let Some(mut columns) = mine {
+            let walked = walk_from(memory, origin, start, stop, rules, &mut columns, &place);
+            place.store(ENDED, Ordering::Relaxed);
+            if let Ok(mut found) = found.lock() {
+                *found = Some(walked);
+            }
+        } else {
+            read_ahead(&memory[..memory.len().min(stop.saturating_mul(size))], &place);
+        }
+    });
+    found.into_inner().ok().flatten().ok_or(Error::BadArgument) // there is one: the thread that came first walks
+}
+
+/// Reads what a walk comes to, until it has ended. Where the walk is further on, so is the reading: of a large chunk
+/// only its beginning is needed.
+fn read_ahead(memory: &[u8], place: &AtomicUsize) {
+    let mut at = place.load(Ordering::Relaxed);
+    while at < memory.len() {
+        let walked = place.load(Ordering::Relaxed);
+        if walked == ENDED {
+            return;
+        }
+        if at > walked.saturating_add(LEAD) {
+            sleep(PAUSE);
+            continue;
+        }
+        at = at.max(walked);
+        for byte in memory[at.min(memory.len())..].iter().take(32 * LINE).step_by(LINE) {
+            unsafe { read_volatile(byte) };
+        }
+        at += 32 * LINE;
+    }
+}
+
+/// The walk; `place` is where it is, in bytes.
+fn walk_from(
+    memory: &[u8],
+    origin: u64,
+    start: usize,
+    stop: usize,
+    rules: Rules,
+    columns: &mut Columns,
+    place: &AtomicUsize,
+) -> Walk {
     let stop = stop.min(memory.len() / rules.words.size);
     if start >= stop {
         return Walk { chunks: 0, mismatches: 0, end: start };
     }
     match (rules.words.size, rules.words.swapped) {
-        (8, false) => Walker::<8, false> { memory, origin, stop, rules }.run(start, columns),
-        (8, true) => Walker::<8, true> { memory, origin, stop, rules }.run(start, columns),
-        (_, false) => Walker::<4, false> { memory, origin, stop, rules }.run(start, columns),
-        (_, true) => Walker::<4, true> { memory, origin, stop, rules }.run(start, columns),
+        (8, false) => Walker::<8, false> { memory, origin, stop, rules, place }.run(start, columns),
+        (8, true) => Walker::<8, true> { memory, origin, stop, rules, place }.run(start, columns),
+        (_, false) => Walker::<4, false> { memory, origin, stop, rules, place }.run(start, columns),
+        (_, true) => Walker::<4, true> { memory, origin, stop, rules, place }.run(start, columns),
     }
 }
 
@@ -58,6 +136,7 @@ struct Walker<'a, const SIZE: usize, const SWAPPED: bool> {
     origin: u64,
     stop: usize,
     rules: Rules,
+    place: &'a AtomicUsize,
 }
 
 impl<const SIZE: usize, const SWAPPED: bool> Walker<'_, SIZE, SWAPPED> {
@@ -86,6 +165,7 @@ impl<const SIZE: usize, const SWAPPED: bool> Walker<'_, SIZE, SWAPPED> {
                 Some(next) => next,
                 None => break,
             };
+            self.place.store(next * SIZE, Ordering::Relaxed);
             // Each step waits for the size that the one before has read.
             prefetch_item(self.memory, next * SIZE + AHEAD);
             // The header behind says whether this chunk is free; it is on the same cache line as the size that must
@@ -111,6 +191,7 @@ impl<const SIZE: usize, const SWAPPED: bool> Walker<'_, SIZE, SWAPPED> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parallel::set_threads;
 
     const RULES: Rules = Rules { words: Words { size: 8, swapped: false }, minimum: 32, granule: 16 };
 
@@ -155,6 +236,31 @@ mod tests {
         let words = [0, 33, 0, 0, 0, 33, 0, 0, 0, 1];
         assert_eq!(walked(&words, 8, 1).0, Walk { chunks: 1, mismatches: 0, end: 4 });
         assert_eq!(walked(&[], 8, 1).0, Walk { chunks: 0, mismatches: 0, end: 0 });
+    }
+
+    #[test]
+    fn a_thread_that_reads_ahead_changes_nothing() {
+        let count = 2 * LONG;
+        let mut words: Vec<u64> = (0..count as u64).flat_map(|row| [0, 33 - row % 3 / 2, 0, 0]).collect();
+        words[4 * (LONG + 7) + 1] = 4097; // some of the next ones are inside
+        words.extend([0, 0x21001]);
+        let (expected, address, free, mismatched) = walked(&words, 4 * count, count);
+        let memory: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        for used in [1, 2, 7] {
+            let mut all = (vec![0; count], vec![0; count], vec![0; count], vec![0; count], vec![0; count]);
+            let columns = Columns {
+                address: &mut all.0,
+                size: &mut all.1,
+                flags: &mut all.2,
+                free: &mut all.3,
+                mismatched: &mut all.4,
+            };
+            set_threads(used);
+            let found = walk_with_reader(&memory, 0x1000, 0, 4 * count, RULES, columns).unwrap();
+            set_threads(0);
+            assert_eq!((&found, &all.0, &all.3), (&expected, &address, &free));
+            assert_eq!(all.4[..found.mismatches], mismatched);
+        }
     }
 
     #[test]

@@ -230,7 +230,7 @@ pub unsafe extern "C" fn gx_walk_chunks(walk: *mut ChunkWalk) -> i64 {
     guarded(|| {
         let walk = unsafe { given(walk.as_mut())? };
         let memory = unsafe { read(walk.memory, walk.bytes)? };
-        let mut columns = unsafe {
+        let columns = unsafe {
             chunks::Columns {
                 address: write(walk.address, walk.room)?,
                 size: write(walk.size, walk.room)?,
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn gx_walk_chunks(walk: *mut ChunkWalk) -> i64 {
         if start > memory.len() {
             return Err(Error::BadArgument);
         }
-        let found = chunks::walk(memory, walk.origin, start, stop, rules, &mut columns);
+        let found = chunks::walk_with_reader(memory, walk.origin, start, stop, rules, columns)?;
         walk.mismatches = found.mismatches as u64;
         walk.end = found.end as u64;
         Ok(found.chunks as i64)
