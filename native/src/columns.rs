@@ -4,10 +4,16 @@ use std::collections::HashMap;
 
 use crate::fallible::{append_zeros, collected, Result};
 use crate::memory::Spans;
+use crate::parallel::{share, PART};
 use crate::sized;
 
 /// The row of each wanted address in a sorted column, or -1.
 pub fn rows_of(address: &[u64], wanted: &[u64], rows: &mut [i64]) {
+    let parts = wanted.chunks(PART).zip(rows.chunks_mut(PART));
+    share(wanted.len(), parts, |(wanted, rows)| rows_of_part(address, wanted, rows));
+}
+
+fn rows_of_part(address: &[u64], wanted: &[u64], rows: &mut [i64]) {
     let mut near = 0;
     for (&value, row) in wanted.iter().zip(rows) {
         // Neighbours in a list are often neighbours in memory.

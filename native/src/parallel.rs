@@ -9,6 +9,10 @@ use std::thread;
 use std::time::Instant;
 
 use crate::fallible::{Error, Result};
+use crate::sized;
+
+/// Items for which a thread of their own pays.
+pub(crate) const PART: usize = sized(1 << 13, 4);
 
 /// More threads than this gain nothing: memory is the limit.
 const MOST_THREADS: usize = 16;
@@ -72,6 +76,16 @@ pub fn run_parts<P: Send>(
         return Err(Error::OutOfMemory); // nothing else can be wrong with a part
     }
     Ok(done.iter().all(|one| *one))
+}
+
+/// Lets threads take the parts of so many items, until there are none left.
+pub(crate) fn share<T>(items: usize, parts: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let queue = Mutex::new(parts);
+    run_together(threads().min(1 + items / PART), || {
+        while let Some(part) = taken(&queue) {
+            work(part);
+        }
+    });
 }
 
 fn taken<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {

@@ -1,6 +1,7 @@
 //! Numbers at many addresses, in any order and at any alignment.
 
 use crate::memory::{prefetch, Spans};
+use crate::parallel::{share, PART};
 use crate::sized;
 
 const WINDOW: usize = sized(64, 3); // addresses that are asked for before the first is read
@@ -64,6 +65,13 @@ impl Scalars {
 
 /// Reads the number at each address, 0 where memory does not hold it, and whether it does.
 pub fn gather(memory: &Spans, addresses: &[u64], scalars: Scalars, values: &mut [u64], known: &mut [u8]) {
+    let parts = addresses.chunks(PART).zip(values.chunks_mut(PART)).zip(known.chunks_mut(PART));
+    share(addresses.len(), parts, |((addresses, values), known)| {
+        gather_part(memory, addresses, scalars, values, known)
+    });
+}
+
+fn gather_part(memory: &Spans, addresses: &[u64], scalars: Scalars, values: &mut [u64], known: &mut [u8]) {
     let mut hint = 0;
     let windows = addresses.chunks(WINDOW).zip(values.chunks_mut(WINDOW)).zip(known.chunks_mut(WINDOW));
     for ((addresses, values), known) in windows {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::fallible::{filled, push, shrink, with_room, Error, Result};
 use crate::memory::{prefetch_item, Span, Words};
-use crate::parallel::run_parts;
+use crate::parallel::{run_parts, share, PART};
 use crate::sized;
 
 const PAGE_SHIFT: u32 = 12; // of the smallest pages
@@ -145,6 +145,11 @@ impl<'a> Index<'a> {
 
     /// Finds the row of the block that each address lies in, or -1; with `begins` that it is the beginning of.
     pub fn find_all(&self, addresses: &[u64], begins: bool, rows: &mut [i64]) {
+        let parts = addresses.chunks(PART).zip(rows.chunks_mut(PART));
+        share(addresses.len(), parts, |(addresses, rows)| self.find_part(addresses, begins, rows));
+    }
+
+    fn find_part(&self, addresses: &[u64], begins: bool, rows: &mut [i64]) {
         let mut hint = 0;
         for (addresses, rows) in addresses.chunks(WINDOW).zip(rows.chunks_mut(WINDOW)) {
             for &address in addresses {
