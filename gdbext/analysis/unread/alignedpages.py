@@ -17,7 +17,9 @@ _RUBY_PAGE, _RUBY_SMALL, _RUBY_WORDS = 1 << 16, 1 << 14, 16  # since 3.2, before
 _RUBY_BLOCK, _RUBY_TRANSIENT = 1 << 15, 1 << 25  # of the transient heap, 2.6 to 3.2
 _FEW = 4  # pages that could begin alike by chance
 _INNODB_PAGE, _INNODB_LSN = 1 << 14, 8
-_INNODB_TYPES = frozenset((*range(2, 14), 17853, 17854, 17855))  # fil0fil.h
+_INNODB_SAMPLE = 1 << 10  # places of a piece that may be a pool
+_INNODB_INDEXES = (17853, 17854, 17855)  # fil0fil.h
+_INNODB_TYPES = frozenset((*range(2, 14), *_INNODB_INDEXES))
 
 
 def _for_each(ground: Ground, align: int, size_of: Callable[[int], int]) -> Iterator[Tuple[int, int]]:
@@ -176,27 +178,40 @@ def _is_ruby_object(ground: Ground, at: int, pages: "set[int]", size: int) -> bo
 
 
 def find_innodb(ground: Ground) -> Iterator[Claim]:
-    """Find InnoDB's buffer pool: pages of 16 KiB whose LSN stands at both ends, big-endian."""
+    """Find InnoDB's buffer pool: pages of 16 KiB of a table space; those never used are empty, and can be most."""
     pieces: List[Tuple[int, int]] = []
     kinds: "Counter[int]" = Counter()
     for start, end in ground.stretches:
-        first, step = start + -start % _INNODB_PAGE, max((end - start) // _MISSES // _INNODB_PAGE, 1) * _INNODB_PAGE
-        found = [_innodb_type(ground, at) for at in range(first, end - _INNODB_PAGE + 1, step)]
+        found = _innodb_sample(ground, start, end, _MISSES)
+        if any(found):
+            found = _innodb_sample(ground, start, end, _INNODB_SAMPLE)
         pages = [kind for kind in found if kind]
-        if len(pages) >= _FEW and 2 * len(pages) > sum(kind is not None for kind in found):
+        if len(pages) >= _FEW and 2 * len(pages) > len(found):
             pieces.append((start, end))
             kinds.update(pages)
     if pieces:
-        yield Claim(
-            "InnoDB buffer pool", columns(pieces), f"{sum(kinds.values())} pages of a sample have their LSN twice"
-        )
+        evidence = f"{sum(kinds.values())} pages of a sample have their LSN twice, or an infimum record"
+        yield Claim("InnoDB buffer pool", columns(pieces), evidence)
+
+
+def _innodb_sample(ground: Ground, start: int, end: int, most: int) -> Sequence[int]:
+    """Return the types of a piece's pages at up to ``most`` and one places in which something is written."""
+    first, step = start + -start % _INNODB_PAGE, max((end - start) // most // _INNODB_PAGE, 1) * _INNODB_PAGE
+    found = (_innodb_type(ground, at) for at in range(first, end - _INNODB_PAGE + 1, step))
+    return [kind for kind in found if kind is not None]
 
 
 def _innodb_type(ground: Ground, at: int) -> Optional[int]:
-    """Return the type of a page of a table space, 0 where it is none; None where nothing is written."""
-    head, end = ground.words(at, 5), ground.words(at + _INNODB_PAGE - _INNODB_LSN, 1)
+    """Return the type of a page of a table space, 0 where it is none; None where nothing is written.
+
+    The LSN's low half stands at both ends once a page has been written (fil0fil.h: 8 bytes before the end, 4 with
+    MariaDB's full_crc32). A page of an index has the record "infimum" from the beginning, at 99 or 101 (page0page.h).
+    """
+    head, end = ground.words(at, 16), ground.words(at + _INNODB_PAGE - _INNODB_LSN, 1)
     if not any(head):
         return None
     data, tail = (b"".join(word.to_bytes(8, ground.target.abi.byteorder) for word in part) for part in (head, end))
     kind, lsn = int.from_bytes(data[24:26], "big"), data[20:24]
+    if kind in _INNODB_INDEXES and b"infimum" in data[99:109]:
+        return kind
     return kind if kind in _INNODB_TYPES and any(lsn) and lsn in (tail[:4], tail[4:]) else 0

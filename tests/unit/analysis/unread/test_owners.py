@@ -77,6 +77,16 @@ def innodb_pages(starts):
     return words
 
 
+def innodb_pool_of_few(starts):
+    """Two pages in nine are used, most of them not on disk yet: what says so is their infimum record."""
+    used = [at for number, at in enumerate(starts) if number % 9 < 2]
+    return {
+        key: value
+        for at in used
+        for key, value in {at + 16: struct.pack(">QH", at, 17855), at + 96: b"\2\0\x1einfimum\0"}.items()
+    }
+
+
 def row(count, step, start=BASE):
     return [start + step * number for number in range(count)]
 
@@ -87,6 +97,7 @@ CASES = {
     "Ruby heap pages": (2 * MB, ruby_pages(row(32, 64 * KB))),
     "InnoDB buffer pool": (4 * MB, innodb_pages(row(256, 16 * KB))),
 }
+FEW_USED = 16 * MB, innodb_pool_of_few(row(1024, 16 * KB))
 
 
 @pytest.mark.parametrize("owner", CASES)
@@ -97,6 +108,13 @@ def test_named_by_structure(owner):
     (part,) = account.named
     assert part.evidence.subject == owner and part.owner.further in account.notes[0]
     assert ledger.memory_of(owner) is ledger.Memory.ANONYMOUS
+
+
+def test_a_pool_of_which_little_is_used():
+    size, words = FEW_USED
+    assert owners(words, size)[0]["InnoDB buffer pool"] == size
+    others = {key + 8: value for key, value in words.items()}
+    assert owners(others, size)[0][ledger.ANONYMOUS] == size + DESCRIPTORS
 
 
 @pytest.mark.parametrize("owner", CASES)
