@@ -30,6 +30,7 @@ KIND = "unknown-allocator"
 UNREAD = "unread-heap"
 
 _SHARE = 20  # per cent of the private anonymous memory; where known heaps own as much, the rest is the program's own
+_PIECES = 256  # the longest, among which the largest is searched
 _SAMPLES = 1 << 12  # pages of a core that are looked at
 # Who else takes memory from the system, by the paths of modules, and by a symbol that each defines.
 _MODULES = {
@@ -82,14 +83,22 @@ def _unknown(
     if not limits.reached(size):
         return NOTHING
     known = charged.bytes if residency is None else residency.resident(charged.starts, charged.ends)
-    at = int(np.argmax(rest.ends - rest.starts))
-    largest = f"{int(rest.starts[at]):#x}-{int(rest.ends[at]):#x}"
+    largest = _largest(rest, residency)
     if 100 * known >= _SHARE * (known + size):
         mapped = f"{size_text(size)} of anonymous memory belong to no heap: the program mapped it itself"
         return Beyond(notes=[f"{mapped}, or an allocator that is not known; the largest piece is {largest}: rss"])
     name = _find_name(target)
     who = f"whose allocator is not known{f', by its name {name}' if name else ''}; the largest piece is {largest}"
     return Beyond(unexamined=[Unexamined(f"{size_text(size)} of memory", who, "rss", KIND)])
+
+
+def _largest(rest: Coverage, residency: Optional[Residency]) -> str:
+    """Return the piece of which most is in RAM; of a core the longest."""
+    order = np.argsort(rest.starts - rest.ends, kind="stable")[:_PIECES]  # the lengths, negative
+    pieces = [slice(at, at + 1) for at in order.tolist()]
+    if residency is not None:
+        pieces.sort(key=lambda piece: -residency.resident(rest.starts[piece], rest.ends[piece]))
+    return f"{int(rest.starts[pieces[0]][0]):#x}-{int(rest.ends[pieces[0]][0]):#x}"
 
 
 def _size(target: Target, rest: Coverage, residency: Optional[Residency]) -> int:

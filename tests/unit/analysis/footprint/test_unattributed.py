@@ -65,6 +65,11 @@ def test_an_unknown_allocator_is_not_examined():
     assert one.problem.kind == "unknown-allocator" and not beyond.complete and not beyond.notes
 
 
+def test_the_largest_piece_of_a_process_is_that_of_which_most_is_in_ram():
+    (one,) = look(target_of(), residency=resident((HEAP, HEAP + MB), (POOL, POOL + 40 * MB))).unexamined
+    assert str(one).endswith(f"the largest piece is {POOL:#x}-{POOL + 64 * MB:#x})")
+
+
 @pytest.mark.parametrize(
     "path, name",
     [
