@@ -26,6 +26,7 @@ from typing import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+sys.path.append(str(ROOT / ".deps" / "py{}.{}".format(*sys.version_info)))  # DuckDB, which compares the rows
 
 from gdbext._mount import mount  # noqa: E402
 
