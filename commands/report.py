@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
+from gdbext.commands.compare import compare
 from gdbext.commands.drawing import find_output, write
 from gdbext.commands.reachability import find_types
 
@@ -16,7 +18,16 @@ from gdbext.analysis.locks.report import LockWaits, lockwait_report
 from gdbext.analysis.locks.stackgroups import StackGroups, group_stacks
 from gdbext.analysis.map.cells import AddressMap, draw, map_all, map_heaps
 from gdbext.analysis.missing import with_target
-from gdbext.analysis.overview import Gathering, NamedTable, Overview, completed, cost_rows, share_rows
+from gdbext.analysis.overview import (
+    Gathering,
+    NamedTable,
+    Overview,
+    completed,
+    cost_rows,
+    grown,
+    only_grown,
+    share_rows,
+)
 from gdbext.analysis.pins.naming import Places
 from gdbext.analysis.pins.retained import Retained, find_keepers, retained, sum_up
 from gdbext.analysis.pins.retainedtree import TreeRow, retained_tree
@@ -25,6 +36,8 @@ from gdbext.analysis.tables.search import Looked
 from gdbext.analysis.tables.skew import examine as examine_bins
 from gdbext.analysis.tables.skew import skew_report
 from gdbext.analysis.triage import Seen, triage
+from gdbext.grammar.arguments import refuse_input
+from gdbext.grammar.exchange import SAMPLES
 from gdbext.report import Report
 from gdbext.starting import dependencies
 from gdbext.wording import size_text
@@ -36,18 +49,51 @@ _NO_FILE = "-o FILE.html writes the page, --json all that it is made of"
 
 
 def examine(session: Any, arguments: Any) -> Report:
-    """Return everything that the page shows; with ``--output`` the page is written, too."""
-    output = find_output(session, arguments, "output")
+    """Return everything that the page shows; with ``--output`` the page is written, too.
+
+    Of several targets the program asks for one after the other: see :func:`gdbext.commands.compare.compare`.
+    """
+    output = _find_output(session, arguments)
+    if output is not None:
+        dependencies.load(*dependencies.DRAWING)  # before there is any work for it
+    if "keep" in arguments.given:
+        return compare(session, arguments)
+    report = _answer(session, arguments)
     if output is None:
-        report = _Gatherer(session).gather()
         return replace(report, notes=[_NO_FILE])
-    dependencies.load(*dependencies.DRAWING)  # before there is any work for it
     from gdbext.render.page import page
 
-    report = with_target(_Gatherer(session).gather(), session.target)
+    target = session.known_target
+    report = report if target is None else with_target(report, target)
     how = page.How(arguments.flag("redact"), arguments.flag("with-contents"), arguments.value("limit") or _ROWS)
-    written = write(output, [page.page(report, session.target, how)])
+    written = write(output, [page.page(report, target, how)])
     return replace(report, data=replace(report.data, file=f"{output}, {size_text(written)}"))
+
+
+def _find_output(session: Any, arguments: Any) -> Optional[str]:
+    """Return the file for the page, or None.
+
+    :raises UsageError: it is one of those that are examined.
+    """
+    output = os.path.expanduser(arguments.value("output") or "")
+    for name in map(os.path.expanduser, _earlier(arguments)):
+        refuse_input("--output", output, name, "core")
+        refuse_input("--output", output, os.path.join(name, SAMPLES), "recording")
+    if arguments.given.get("sampled"):  # there is no target
+        return output or None
+    return find_output(session, arguments, "output")
+
+
+def _earlier(arguments: Any) -> Sequence[str]:
+    found: Sequence[str] = arguments.given.get("earlier") or arguments.words
+    return found
+
+
+def _answer(session: Any, arguments: Any) -> Report:
+    if not _earlier(arguments):
+        return _Gatherer(session).gather()
+    growth = compare(session, arguments)
+    return only_grown(growth) if arguments.given.get("sampled") else grown(_Gatherer(session).gather(), growth)
 
 
 class _Gatherer:
@@ -70,21 +116,15 @@ class _Gatherer:
             target=page.target,
             verdict=page.verdict,
             death=page.death,
-            file=None,
             triage=page,
             memory=list(cost_rows(page)),
             shares=share_rows(page),
             address_space=find(lambda: draw(session.target, heaps, map_all(session.target), _CELLS // 2)),
             heap_map=find(self._heap_map),
             summary=find(lambda: take(summary.summary(heaps))),
-            retained=None,
-            retained_tree=(),
-            leaks=None,
-            leak_examples=(),
             locks=self._locks(seen),
             stacks=self._stacks(seen),
             tables=tables,
-            notes=(),
         )
         return completed(report, self._gathered, find(lambda: self._with_reach(data)) or data)
 

@@ -54,6 +54,20 @@ def per_cent(share: float) -> str:
     return f"{digits[:-2] if digits.endswith('.0') else digits} %"
 
 
+def span_text(seconds: float) -> str:
+    """Return a span of time with the largest fitting unit: "42 s", "5 min", "3.2 h", "12 days"."""
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            value = seconds / size
+            return f"{_two_digits(value)} {unit}"
+    return f"{_two_digits(seconds)} s"
+
+
+def _two_digits(value: float) -> str:
+    """Return a number in two digits and more; round ones without a decimal."""
+    return f"{value:.1f}".removesuffix(".0") if value < 9.95 else grouped(round(value))
+
+
 def printable(text: str, keep: str = "") -> str:
     """Return text on one line: controls, marks of direction and bytes that are no characters are escaped.
 

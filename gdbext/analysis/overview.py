@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
 from gdbext.analysis.blocks.summary import Summary
 from gdbext.analysis.footprint.ledger import Entry, cost_of, memory_of
 from gdbext.analysis.footprint.owners import OwnerRow
+from gdbext.analysis.growth.report import Compared
 from gdbext.analysis.leaks.examples import LeakExample
 from gdbext.analysis.leaks.report import Leaks
 from gdbext.analysis.locks.report import LockWaits
@@ -19,8 +20,12 @@ from gdbext.analysis.pins.retainedtree import TreeRow
 from gdbext.analysis.tables.skew import SkewReport
 from gdbext.errors import NoHeapError, TooLargeError
 from gdbext.report import Kind, Memory, Problem, Report, column, line, table
+from gdbext.wording import count_text
 
 _Part = TypeVar("_Part")
+
+
+_NOTHING = Triage("", "", (), (), (), ())
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,16 @@ class NamedTable:
 class Overview:
     """What ``report`` answers; a part is null where there is nothing that it could be about.
 
+    Of several targets all but ``growth`` is about the last one; samples alone have nothing else.
+
     :param target: what was examined, in words.
     :param verdict: the answer in one line.
     :param death: why the process of a crash core died, line by line.
     :type death: texts
     :param file: the page that was written; None: none was.
-    :param triage: findings, ledger, heaps.
+    :param growth: what grows, of several targets or samples.
+    :type growth: as ``compare``
+    :param triage: findings, ledger, heaps; nothing of all of them where samples alone are examined.
     :type triage: as ``triage``
     :param memory: memory by owner.
     :param shares: the ledger's owners that cost memory, most bytes first.
@@ -105,22 +114,23 @@ class Overview:
 
     target: str = line(None)
     verdict: str = line("verdict")
-    death: Sequence[str] = line(None, Kind.OBJECT)
-    file: Optional[str] = line("written")
-    triage: Triage = line(None, Kind.OBJECT)
-    memory: Sequence[CostRow] = table(None)
-    shares: Sequence[ShareRow] = table(None)
-    address_space: Optional[AddressMap] = line(None, Kind.OBJECT)
-    heap_map: Optional[AddressMap] = line(None, Kind.OBJECT)
-    summary: Optional[Summary] = line(None, Kind.OBJECT)
-    retained: Optional[Retained] = line(None, Kind.OBJECT)
-    retained_tree: Sequence[TreeRow] = table(None)
-    leaks: Optional[Leaks] = line(None, Kind.OBJECT)
-    leak_examples: Sequence[LeakExample] = table(None)
-    locks: Optional[LockWaits] = line(None, Kind.OBJECT)
-    stacks: Optional[StackGroups] = line(None, Kind.OBJECT)
-    tables: Sequence[NamedTable] = table(None)
-    notes: Sequence[str] = line(None, Kind.OBJECT)
+    death: Sequence[str] = line(None, Kind.OBJECT, default=())
+    file: Optional[str] = line("written", default=None)
+    growth: Optional[Compared] = line(None, Kind.OBJECT, default=None)
+    triage: Triage = line(None, Kind.OBJECT, default=_NOTHING)
+    memory: Sequence[CostRow] = table(None, default=())
+    shares: Sequence[ShareRow] = table(None, default=())
+    address_space: Optional[AddressMap] = line(None, Kind.OBJECT, default=None)
+    heap_map: Optional[AddressMap] = line(None, Kind.OBJECT, default=None)
+    summary: Optional[Summary] = line(None, Kind.OBJECT, default=None)
+    retained: Optional[Retained] = line(None, Kind.OBJECT, default=None)
+    retained_tree: Sequence[TreeRow] = table(None, default=())
+    leaks: Optional[Leaks] = line(None, Kind.OBJECT, default=None)
+    leak_examples: Sequence[LeakExample] = table(None, default=())
+    locks: Optional[LockWaits] = line(None, Kind.OBJECT, default=None)
+    stacks: Optional[StackGroups] = line(None, Kind.OBJECT, default=None)
+    tables: Sequence[NamedTable] = table(None, default=())
+    notes: Sequence[str] = line(None, Kind.OBJECT, default=())
 
 
 @dataclass
@@ -184,3 +194,30 @@ def completed(report: Report, gathered: Gathering, data: Overview) -> Report:
         next=(),
         labels={},
     )
+
+
+def grown(report: Report, growth: Report) -> Report:
+    """Return the report on everything with what grew, which is said first.
+
+    :param report: on the last target.
+    :param growth: of ``compare``.
+    """
+    verdict = f"{growth.data.verdict} In the last sample: {report.data.verdict}"
+    return replace(
+        report,
+        data=replace(report.data, verdict=verdict, growth=growth.data, notes=(*growth.notes, *report.data.notes)),
+        problems=[*report.problems, *(one for one in growth.problems if one not in report.problems)],
+        complete=report.complete and growth.complete,
+        findings=report.findings or growth.findings,
+    )
+
+
+def only_grown(growth: Report) -> Report:
+    """Return the report on samples alone.
+
+    :param growth: of ``compare``.
+    """
+    data: Compared = growth.data
+    target = f"{data.program or 'a program'} · {count_text(len(data.samples), 'sample')}"
+    page = Overview(target=target, verdict=data.verdict, growth=data, notes=tuple(growth.notes))
+    return replace(growth, data=page, notes=(), next=(), labels={})

@@ -90,6 +90,11 @@ class Options:
         return self.cores[0] if self.cores else None
 
     @property
+    def moments(self) -> int:
+        """How many targets, or moments of a process, are named; a recording is one."""
+        return len(self.cores) + (self.times or 1 if self.pid is not None else 0)
+
+    @property
     def settings(self) -> Mapping[str, int]:
         """The settings that the line changes."""
         given = {"swapped": int(self.swapped), "max-memory": self.max_memory or 0}
@@ -315,7 +320,7 @@ def _options(name: str, spec: Optional[CommandSpec], parsed: Arguments) -> Optio
 def _checked(options: Options) -> Options:
     if options.help or options.version:
         return options
-    several = options.spec is not None and options.spec.several
+    several = options.spec is not None and options.spec.several > 0
     if options.cores and options.pid is not None and not several:
         raise UsageError("--core and --pid exclude each other")
     if options.needs_target and not options.cores and options.pid is None:
@@ -341,12 +346,11 @@ def _check_copying(options: Options) -> None:
 
 def _check_outputs(options: Options) -> None:
     given = options.arguments.given
-    if "output" in given and len(options.cores) > 1:
-        raise UsageError("--output is one page, about one core", "name one core at a time")
     drawn = {name: os.path.expanduser(given.get(name) or "") for name in _DRAWN}
     for name, path in {"json": options.json, **drawn}.items():
         for core in options.cores:
             refuse_input(f"--{name}", path, core, "core")
+            refuse_input(f"--{name}", path, os.path.join(core, SAMPLES), "recording")
         refuse_input(f"--{name}", path, options.exe, "executable")
 
 
@@ -382,9 +386,10 @@ def _check_samples(options: Options) -> None:
 
 
 def _check_several(options: Options) -> None:
-    if options.spec is None or not options.spec.several:
+    least = options.spec.several if options.spec is not None else 0
+    if not least:
         if options.every is not None or options.times is not None:
-            raise UsageError("--every and --times are for compare")
+            raise UsageError("--every and --times are for compare and report")
         return
     if options.pid is None and (options.every is not None or options.times is not None):
         raise UsageError("--every and --times need --pid", "a core does not move; name several")
@@ -393,9 +398,14 @@ def _check_several(options: Options) -> None:
     for name in filter(os.path.isdir, options.cores):
         if not is_recording(name):
             raise UsageError(f"{name} is no recording: it has no {SAMPLES}", "gdbext record writes recordings")
-    moments = options.times or 1 if options.pid is not None else 0
-    if len(options.cores) + moments < 2 and not any(map(is_recording, options.cores)):
-        raise UsageError("two targets or more are needed", "OLD NEW, or --pid PID --every 30s --times 3")
+    if options.moments < least and not any(map(is_recording, options.cores)):
+        raise _too_few(least)
+
+
+def _too_few(least: int) -> UsageError:
+    if least == 1:
+        return UsageError("nothing to examine", "name a core, a recording, or a process with --pid")
+    return UsageError("two targets or more are needed", "OLD NEW, or --pid PID --every 30s --times 3")
 
 
 def _text(name: str, value: str) -> str:

@@ -54,7 +54,7 @@ def answer_all(options: Options) -> int:
     # A gdb that crashes would put its own core where we are: over the one that it was given, if both are named core.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with closing(Output(options)) as output:
-        if len(options.cores) < 2 or (options.spec is not None and options.spec.several):
+        if len(options.cores) < 2 or (options.spec is not None and options.spec.several > 0):
             return _answer(options, output)[0]
         return _answer_each(options, output)
 
@@ -76,8 +76,7 @@ def _answer(options: Options, output: Output) -> tuple[int, bool]:
     run: Optional[_Run] = None
     try:
         with work_folder() as folder:
-            several = options.spec is not None and options.spec.several
-            run = (_SeveralRun if several else _Run)(options, folder, output)
+            run = (_SeveralRun if _is_compared(options) else _Run)(options, folder, output)
             return run.run(), run.interrupted
     except GdbextError as error:
         return output.fail(options, error), run is not None and run.interrupted
@@ -298,10 +297,19 @@ class _SeveralRun(_Run):
         return kept, held
 
 
+def _is_compared(options: Options) -> bool:
+    """Whether samples of several targets, or moments of one, are compared."""
+    if options.spec is None or not options.spec.several:
+        return False
+    return options.moments > 1 or any(map(_is_sample, options.cores))
+
+
 def _is_sample(path: str) -> bool:
     """Whether a file is one with a sample, or a folder a recording, and no core."""
     if is_recording(path):
         return True
+    if not os.path.isfile(path):  # reading a FIFO would wait for its writer
+        return False
     try:
         with open(path, "rb") as file:
             return file.read(len(SAMPLE_START)) == SAMPLE_START.encode()

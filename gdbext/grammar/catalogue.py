@@ -35,7 +35,8 @@ class CommandSpec(NamedTuple):
     :param missing: what is wrong without an expression, and what to write; where it may be left out, nothing.
     :param own: of the `gdbext` program alone, which has no common options; ``run`` is below ``gdbext``.
     :param target: ``needed``, ``optional`` (it says more where there is one) or ``none``.
-    :param several: whether it is about several targets at once: words that follow it in a shell are such.
+    :param several: how many targets it takes at least, where words that follow it in a shell are targets, all for one
+        answer; 0: one answer for each.
     :param debugger: what one adds to the answer: ``all``; ``names`` of the allocator's variables and structures, so
         nothing where no file of the core's is at hand; ``target``: nothing without a target.
     """
@@ -57,7 +58,7 @@ class CommandSpec(NamedTuple):
     own: bool = False
     target: str = "needed"
     debugger: str = "all"
-    several: bool = False
+    several: int = 0
 
     @property
     def schema(self) -> str:
@@ -142,6 +143,7 @@ STRUCTURE_OPTIONS: Sequence[Option] = (
 )
 
 _TYPES = Option("types", "flag", "find types of blocks in a heap of more than a million, too")
+_COMPARED = (_TYPES, Option("memory-limit", "size", "say when memory reaches SIZE", metavar="SIZE"))
 _CLEAR = Option("clear", "text", "clear these bits (tags) before a word is taken for a pointer", metavar="BITS")
 _MANGLED = Option("mangled", "flag", "words XORed with their own address >> 12 count as pointers, too")
 
@@ -176,8 +178,9 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("samples", "text", "lockwait with --pid: take N samples, and say what is stuck, what is slow, and what "
            "moves; the process goes on between", metavar="N"),
     Option("interval", "text", "seconds between two samples (default 1)", metavar="S"),
-    Option("every", "duration", "compare with --pid: time between two samples, such as 30s or 5m", metavar="TIME"),
-    Option("times", "text", "compare with --pid: take N samples; the process goes on between", metavar="N"),
+    Option("every", "duration", "compare and report with --pid: time between two samples, such as 30s or 5m",
+           metavar="TIME"),
+    Option("times", "text", "compare and report with --pid: take N samples; the process goes on between", metavar="N"),
     Option("help", "flag", "show this help", short="h"),
     Option("version", "flag", "show the version"),
 )
@@ -224,21 +227,30 @@ COMMANDS: Sequence[CommandSpec] = (
     CommandSpec(
         "report",
         run="report:examine",
-        summary="One page with pictures: findings, memory, maps of the heap, what is retained and leaked, locks",
+        summary="One page with pictures: findings, growth, memory, maps of the heap, what is kept and leaked, locks",
         description="FILE becomes one page of HTML that needs no network and no server, at most 3 MB: attach it to a "
         "ticket. It holds what triage, blocks summary, blocks retained, blocks leaks, lockwait and slabskew answer, "
         "drawn: memory by owner, the address space to scale, the heap page by page, sizes, arenas, types from their "
         "roots, hash tables, waits. Its figures are those of --json, which stands in it and can be saved from it.\n\n"
+        "Of several cores or snapshots of one program, a recording, or moments of a process it holds what compare "
+        "answers, too: what grows comes first, lines show memory by owner over time; all else is of the last core. "
+        "OLD, --types and --memory-limit are as of compare.\n\n"
         "Names and texts of the target stand in it as text. --redact leaves out every text that may come from the "
         "target: names of types, files, functions, threads are numbered instead. Contents of memory are shown only "
-        "with --with-contents, but for what findings quote. A status of 1 or 3 is as of triage.",
+        "with --with-contents, but for what findings quote. A status of 1 or 3 is as of triage, or of compare.",
         options=(
             Option("output", "text", "write the page", metavar="FILE", short="o", names="file"),
             Option("redact", "flag", "show no text of the target's, in the page"),
             Option("with-contents", "flag", "show what leaked blocks look like inside, in the page"),
+            *_COMPARED,
         ),
+        words="[OLD…]",
+        names="file",
         example="gdbext report core.2914 -o core.2914.html",
         prefixed_only=True,
+        target="optional",
+        debugger="target",
+        several=1,
     ),
     CommandSpec(
         "heapmap",
@@ -780,17 +792,14 @@ COMMANDS: Sequence[CommandSpec] = (
         "gdbext compare RECORDING or gdbext compare --pid PID --every 30s --times 10.\n\nA finding is a warning "
         "where its shape has outlasted a start: of fewer than 8 samples (6, where blocks show that nothing is freed) "
         "it is a remark with low confidence, and no reason for exit status 1. docs/growth.md has the rule.",
-        options=(
-            _TYPES,
-            Option("memory-limit", "size", "say when memory reaches SIZE", metavar="SIZE"),
-        ),
+        options=_COMPARED,
         words="OLD…",
         names="file",
         example="gx compare /tmp/core.monday",
         prefixed_only=True,
         target="optional",
         debugger="target",
-        several=True,
+        several=2,
     ),
     CommandSpec(
         "shapes list",

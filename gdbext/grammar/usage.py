@@ -31,6 +31,8 @@ def shell_help(spec: CommandSpec) -> str:
     if spec.own or spec.raw:
         words = [spec.name, "[OPTIONS]", rest] if spec.own else [spec.name, rest]
         return _help(spec, ["gdbext" if spec.own else "gx", *words], "Example:")
+    if spec.several:
+        return _help(spec, ["gdbext", spec.name, "CORE|RECORD… [-p PID]", "[OPTIONS]"], "Example, in gdb:")
     target = {"needed": "CORE|-p PID", "optional": "[-c CORE|-p PID]", "none": ""}[spec.target]
     return _help(spec, ["gdbext", spec.name, target, rest, "[OPTIONS]"], "Example, in gdb:")
 

@@ -154,6 +154,22 @@ def test_the_map_names_stretches_that_share_a_row(show):
         assert page.find_element("css selector", "#heap output").text.startswith(f"{address}–")
 
 
+def test_lines_name_the_sample_below_the_pointer(show):
+    page = show(document())
+    region = page.find_element("css selector", "#growth figure:last-of-type .scroll")
+    run(page, "arguments[0].scrollIntoView()", region)
+    box = run(page, "const r = document.querySelectorAll('#growth-owners .moment')[1].getBoundingClientRect();"
+              "return [r.x + r.width / 2, r.y + 20]")  # fmt: skip
+    page.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": box[0], "y": box[1]})
+    said = "return document.getElementById('growth-owners').closest('figure').querySelector('output').textContent"
+    assert run(page, said) == "sample 2, +60 s: all memory 9.8 KiB; glibc in use 5.9 KiB; libc.so.6 3.9 KiB"
+    region.send_keys("\ue014")  # to the right
+    assert run(page, said).startswith("sample 3, +2 min, not examined to its end: all memory not known")
+    at = "document.querySelector('#growth-owners %s')"
+    cursor, moment = at % ".cursor", at % ".moment:nth-last-child(2)"
+    assert run(page, f"return {cursor}.getAttribute('d').startsWith('M' + {moment}.dataset.at + ' ')")
+
+
 def test_the_data_can_be_saved(show, folder):
     page = show(document())
     page.find_element("id", "save").click()

@@ -18,16 +18,18 @@ from gdbext.analysis.growth.census import Ageing, count_blocks
 from gdbext.analysis.growth.measure import Depth, measure_sample
 from gdbext.analysis.growth.report import Of, compare
 from gdbext.analysis.growth.sampletext import read_sample, sample_text
+from gdbext.recording.journal import Journal
 from tests.support.cache import CHECKOUT
 from tests.support.growing import cores, running
 from tests.support.rest import wait_until
+from tests.unit.render.page.pages import data_of, read_page, rows_of
 
 MIB = 1 << 20
 SESSION = 248  # bytes that the program asks for, and malloc gives
 
 
-def run(*arguments, status):
-    line = [sys.executable, "-m", "gdbext.cli", "compare", *map(str, arguments)]
+def run(*arguments, status, command="compare"):
+    line = [sys.executable, "-m", "gdbext.cli", command, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
     done = subprocess.run(line, capture_output=True, text=True, timeout=240, env=environment)
     assert "Traceback" not in done.stderr, done.stderr
@@ -54,8 +56,8 @@ def is_waiting(process, place):
     return taken and Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
-def asked(*arguments, status):
-    return json.loads(run(*arguments, "--json", status=status).stdout)
+def asked(*arguments, status, command="compare"):
+    return json.loads(run(*arguments, "--json", status=status, command=command).stdout)
 
 
 def rows(document, kind):
@@ -113,6 +115,73 @@ def test_two_runs_are_compared_by_names_and_not_by_addresses(leaking, tmp_path):
     assert rows(document, "type")["struct session"]["change_count"] == 4 * step
     assert rows(document, "root")["global sessions of growing"]["change"] == 4 * step * SESSION
     assert not any("0x" in key for key in rows(document, "arena"))
+
+
+def shown(tree, table):
+    """Return the exact figures of a table of a page, None where they are not known."""
+    return [[int(cell) if cell else None for cell, _ in row if cell is not None] for row in rows_of(tree, table)]
+
+
+def check_figures(document, tree):
+    """Check that a page's tables and lines have what ``compare --json`` says, and no figure that it does not."""
+    series = {(row["kind"], row["key"]): row for row in document["data"]["series"]}
+    owners = sorted(
+        (row for (kind, _), row in series.items() if kind == "owner" and any(row["bytes"])),
+        key=lambda row: -max(value or 0 for value in row["bytes"]),
+    )
+    drawn = [series["total", "memory"], *owners[:8]]
+    every = [[at + 1, *(row["bytes"][at] for row in drawn)] for at in range(len(document["data"]["samples"]))]
+    assert shown(tree, "growth-owners-figures") == every
+    paths = [path["d"] for path in tree.one("svg", id="growth-owners").all("path") if path.get("class") is None]
+    assert [path.count("M") + path.count("L") for path in paths] == [
+        sum(value is not None for value in row["bytes"]) for row in drawn
+    ]
+    fields = ("before", "now", "change", "per_hour", "before_count", "now_count", "change_count")
+    known = {tuple(row[field] for field in fields) for row in document["data"]["changes"]}
+    assert {tuple(row) for row in shown(tree, "changes")} <= known
+
+
+def test_the_page_of_several_cores_has_the_figures_of_compare(leaking, tmp_path):
+    pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+    compared, page = asked(*leaking[::2], status=0), tmp_path / "page.html"
+    report = asked(*leaking[::2], "-o", page, status=0, command="report")
+    assert report["data"]["growth"] == compared["data"]
+    assert report["data"]["verdict"].startswith("No findings, but more than before; 3 samples cannot tell growth")
+    tree = read_page(page.read_text())
+    check_figures(compared, tree)
+    assert {one.one("h3").text.split()[1] for one in tree.all("article")} == {"growth"}
+    sessions = [row[:2] for row in shown(tree, "growing-figures")]
+    assert sessions == [[at + 1, (2 * at + 1) * (MIB // SESSION) * SESSION] for at in range(3)]
+    assert report["data"]["summary"]["totals"]["used_blocks"] == compared["data"]["samples"][-1]["used_blocks"]
+
+
+def test_the_page_of_a_recording_leaves_out_what_a_sample_lacks(tmp_path):
+    pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+    folder, page = tmp_path / "recorded", tmp_path / "page.html"
+    journal = Journal(str(folder))
+    with running("list") as here:
+        for at in range(4):
+            here.step()
+            with gdbext.open_process(here.process.pid) as session:
+                one = measure_sample(session, Depth.SIZES)
+            kept = {kind: rows for kind, rows in one.rows.items() if at != 2 or kind != "owner"}
+            whole = replace(one, time=1e9 + 60 * at, rows=kept, complete=at != 2)
+            assert journal.add_sample(sample_text(whole))
+    journal.close()
+    compared = asked(folder, status=3)
+    report = asked(folder, "-o", page, status=3, command="report")
+    assert report["data"]["growth"] == compared["data"] and report["data"]["triage"]["ledger"] is None
+    tree = read_page(page.read_text())
+    check_figures(compared, tree)
+    (lacking,) = [row for row in shown(tree, "growth-owners-figures") if row[0] == 3]
+    assert set(lacking[2:]) == {None}
+    assert "growing" in tree.one("h1").text and [one["id"] for one in tree.all("section")] == [
+        "findings", "growth", "evidence"
+    ]  # fmt: skip
+    refused = run(folder, "-o", folder / "samples.jsonl", status=2, command="report")
+    assert "names the recording itself" in refused.stderr
+    run(folder, "-o", page, "--redact", status=3, command="report")
+    assert "growing" not in data_of(read_page(page.read_text()))["data"]["target"]
 
 
 def test_in_gdb_what_is_selected_is_the_last_sample(leaking, tmp_path):

@@ -14,7 +14,7 @@ from gdbext.analysis.growth.series import Recording, Series
 from gdbext.analysis.growth.trend import FEW, FEW_WITH_AGES, MANY, Trend, seconds_until
 from gdbext.analysis.pins.retained import SHARED
 from gdbext.report import Confidence, Finding, Severity
-from gdbext.wording import count_text, grouped, size_text
+from gdbext.wording import count_text, grouped, size_text, span_text
 
 GROWTH = "growth"
 FRAGMENTATION = "fragmentation-growth"
@@ -389,20 +389,6 @@ def _rate_text(one: Judged, sized: bool) -> str:
 def per_hour(recording: Recording, rate: float) -> Optional[int]:
     """Return a rate by the hour; None where it is not known when samples were."""
     return round(rate * 3600) if recording.timed else None
-
-
-def span_text(seconds: float) -> str:
-    """Return a span of time with the largest fitting unit: "42 s", "5 min", "3.2 h", "12 days"."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            value = seconds / size
-            return f"{_short(value)} {unit}"
-    return f"{_short(seconds)} s"
-
-
-def _short(value: float) -> str:
-    """Return a number in two digits and more; round ones without a decimal."""
-    return f"{value:.1f}".removesuffix(".0") if value < 9.95 else grouped(round(value))
 
 
 def _used_line(used: Optional[Series]) -> Sequence[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from gdbext.analysis.growth import sample as kinds
 from gdbext.analysis.growth.census import Ages, Exchange, Generation
-from gdbext.analysis.growth.findings import FindPath, find_growth, limit_rates, no_path, per_hour, span_text
+from gdbext.analysis.growth.findings import FindPath, find_growth, limit_rates, no_path, per_hour
 from gdbext.analysis.growth.sample import ProcessId, Remark, Sample
 from gdbext.analysis.growth.series import Recording, Series
 from gdbext.analysis.growth.trend import FEW, seconds_until
@@ -25,10 +25,11 @@ from gdbext.report import (
     line,
     table,
 )
-from gdbext.wording import count_text, size_text
+from gdbext.wording import count_text, size_text, span_text
 
 _SHOWN = 5  # rows of a kind
 _LEAST = 0.01  # of the largest change of a kind: smaller ones are not shown
+_OWNERS = 20  # of memory, that are listed sample by sample
 _AGES = 12  # groups
 _NO_AGES = 255  # samples beyond which ages are not told apart
 
@@ -110,6 +111,20 @@ class ChangeRow:
 
 
 @dataclass(frozen=True)
+class SeriesRow(ChangeRow):
+    """One of these figures, sample by sample.
+
+    :param bytes: of each sample; null: not known in that; empty where bytes are not the measure.
+    :type bytes: numbers
+    :param counts: likewise.
+    :type counts: numbers
+    """
+
+    bytes: Sequence[Optional[int]] = column(None, Kind.OBJECT)
+    counts: Sequence[Optional[int]] = column(None, Kind.OBJECT)
+
+
+@dataclass(frozen=True)
 class AgeRow:
     """The blocks of one type, or size where types are not known, that came between two samples of one process.
 
@@ -182,10 +197,13 @@ class LimitRow:
 class Compared:
     """What ``compare`` answers.
 
+    :param program: what runs in the last sample, by the base name of its executable.
     :param one_process: whether all samples are of one run of the program; else nothing is compared by address.
+    :param series: of ``changes`` the largest of each kind, memory by owner, and what findings are about.
     """
 
     verdict: str = headline()
+    program: Optional[str] = line(None)
     findings: Sequence[Finding] = table("")
     samples: Sequence[SampleRow] = table("Samples")
     one_process: bool = line(None, Kind.FLAG)
@@ -194,6 +212,7 @@ class Compared:
     shown_ages: Sequence[AgeLine] = table("How old what is live is", json=False)
     ages: Sequence[AgeRow] = table(None)
     limits: Sequence[LimitRow] = table("Limits")
+    series: Sequence[SeriesRow] = table(None)
     changes: Sequence[ChangeRow] = table(None)
 
 
@@ -221,16 +240,19 @@ def compare(samples: Sequence[Sample], sources: Sequence[str], known: Of = Of())
     recording = Recording(samples)
     findings = find_growth(recording, known.ages, known.find_path, known.limit)
     changes = [_change(recording, one) for one in recording.series.values()]
+    shown = list(_shown(changes))
     data = Compared(
         _verdict(recording, findings),
+        samples[-1].process.program,
         findings,
         [_sample_row(recording, number, source) for number, source in enumerate(sources)],
         recording.one_process,
-        list(_shown(changes)),
+        shown,
         list(_blocks(known.exchange)),
         list(_age_lines(known.ages)),
         list(_ages(known.ages)),
         list(_limits(recording, known.limit)),
+        list(_drawn(recording, changes, shown, findings)),
         changes,
     )
     return Report(
@@ -297,6 +319,27 @@ def _shown(changes: Sequence[ChangeRow]) -> Iterator[ChangeRow]:
 
 def _size(row: ChangeRow) -> int:
     return abs((row.change_count if row.change is None else row.change) or 0)
+
+
+def _drawn(
+    recording: Recording, changes: Sequence[ChangeRow], shown: Sequence[ChangeRow], findings: Sequence[Finding]
+) -> Iterator[SeriesRow]:
+    """Iterate over what a picture of growth needs, in the order of the changes."""
+    about = {(one.details.get("of"), one.details.get("key")) for one in findings}
+    owners = sorted((one for one in changes if one.kind == kinds.OWNER and one.key), key=_highest(recording))
+    wanted = {(one.kind, one.key) for one in (*shown, *owners[-_OWNERS:])} | {(kinds.TOTAL, kinds.MEMORY)} | about
+    for change in changes:
+        if (change.kind, change.key) in wanted:
+            one = recording.series[change.kind, change.key]
+            yield SeriesRow(**vars(change), bytes=_measured(one.bytes), counts=_measured(one.counts))
+
+
+def _highest(recording: Recording) -> Callable[[ChangeRow], int]:
+    return lambda row: max((value for value in recording.series[row.kind, row.key].bytes if value), default=0)
+
+
+def _measured(values: Sequence[Optional[int]]) -> Sequence[Optional[int]]:
+    return [] if all(value is None for value in values) else values
 
 
 def _sample_row(recording: Recording, number: int, source: str) -> SampleRow:

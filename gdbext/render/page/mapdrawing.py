@@ -78,8 +78,12 @@ def _labels(parts: Sequence[Mapping[str, Any]], columns: int) -> Iterator[Label]
             free += 1 + part["cells"]
             continue
         top += height
-        yield Label(top, 0, f"{text(part['name'], 24)} {text(part['start'], 18)}")
+        yield Label(top, 0, f"{text(_short(part['name']), 22)} {text(part['start'], 18)}")
         free, last, height = part["cells"], part["name"], _height(part, columns)
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2] or name
 
 
 def _rows(part: Mapping[str, Any], columns: int) -> Iterator[range]:

@@ -129,6 +129,25 @@
     });
   }
 
+  // Lines: the sample below the pointer, or where the arrows went, in words.
+  all("svg.lines").forEach((svg) => {
+    const moments = all(".moment", svg), cursor = svg.querySelector(".cursor");
+    const output = svg.closest("figure").querySelector("output"), place = cursor.getAttribute("d");
+    let at = -1;
+    function show(number) {
+      at = Math.min(Math.max(number, 0), moments.length - 1);
+      cursor.setAttribute("d", place.replace(/^M\S+/, "M" + moments[at].dataset.at));
+      output.textContent = moments[at].querySelector("title").textContent;
+    }
+    moments.forEach((moment, number) => moment.addEventListener("pointerenter", () => show(number)));
+    svg.parentElement.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      show(at < 0 ? 0 : at + step);
+      event.preventDefault();
+    });
+  });
+
   // Maps: the cell below the pointer, or where the arrows went, in words.
   function sizeText(bytes) {
     const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Dict, Mapping, Optional
 
 from gdbext.errors import MissingDependencyError
-from gdbext.render.page import sections, texts
+from gdbext.render.page import growth, sections, texts
 from gdbext.render.page.document import MADE, Redactor, embedded, make_document
 from gdbext.render.page.mapdrawing import picture
 from gdbext.render.plain import plain
@@ -56,7 +56,7 @@ def page_of(document: Mapping[str, Any]) -> str:
             document=document,
             data=document["data"],
             pictures=_pictures(document["data"]),
-            sections=sections,
+            growth=growth,
             style=safe(style),
             script=safe(script),
             policy=_policy(style, script),
@@ -98,12 +98,13 @@ def _pictures(data: Mapping[str, Any]) -> Mapping[str, Any]:
         "treemap": sections.treemap(data["shares"]),
         "icicle": nodes,
         "icicle_height": sections.depth_of(nodes),
-        "histogram": sections.histogram(summary["by_power"], 1000, 200),
+        "histogram": sections.histogram(summary["by_power"], 926, 200),
         "arenas": arenas,
         "arena_bars": sections.stacked(arenas, max(map(sections.total, arenas), default=0)),
         "waits": sections.waits(data["locks"]),
-        "lengths": [sections.chain_lengths(table["answer"], 1000, 160) for table in data["tables"]],
+        "lengths": [sections.chain_lengths(table["answer"], 926, 160) for table in data["tables"]],
     }
+    made["growth"] = growth.charts(data["growth"]) if data["growth"] else ()
     maps = {name: picture(data[name]) for name in ("address_space", "heap_map") if data[name]}
     return {**made, "maps": maps}
 
@@ -120,5 +121,5 @@ def _environment() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(text=texts.text, size=texts.size, count=texts.count, share=texts.share)
+    environment.filters.update(text=texts.text, size=texts.size, count=texts.count, share=texts.share, span=texts.span)
     return environment

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from gdbext.render.page.layout import Box, nested, squarified
-from gdbext.render.page.texts import fixed, share, size, text
+from gdbext.render.page.linechart import upright
+from gdbext.render.page.texts import count, fixed, share, size, text
 
 Shape = Mapping[str, Any]
 
@@ -19,6 +20,7 @@ _DEEPEST = 14
 _NARROWEST = 0.6
 _ARENAS = 60
 _LENGTHS = 64
+_POWERS = 18  # labels below sizes
 _LOCKS = 40
 
 
@@ -114,28 +116,37 @@ def largest_arenas(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, A
     return sorted(rows, key=lambda row: -total(row))[:_ARENAS]
 
 
-def histogram(rows: Sequence[Mapping[str, Any]], width: float, height: float) -> Sequence[Shape]:
+def histogram(rows: Sequence[Mapping[str, Any]], width: float, height: float) -> Shape:
     """Return the columns of bytes by size, in the order of sizes; each is used, cached and free from the ground up."""
-    ordered = sorted(rows, key=lambda row: row["from_size"])
-    most = max((total(row) for row in ordered), default=0)
-    pitch = width / max(len(ordered), 1)
-    columns = []
-    for at, row in enumerate(ordered):
-        y, pieces = height, []
-        for kind, bytes_ in _kinds(row):
-            h = height * bytes_ / most if most else 0.0
-            y -= h
-            if bytes_:
-                pieces.append((kind, fixed(y), fixed(h)))
-        title = f"{size(row['from_size'])} to {size(2 * row['from_size'])}: " + ", ".join(
-            f"{size(bytes_)} {kind}" for kind, bytes_ in _kinds(row)
-        )
-        label = size(row["from_size"])
-        columns.append(
-            {"x": fixed(at * pitch + 1), "w": fixed(max(pitch - 2, 1)), "pieces": pieces, "title": title,
-             "label": label, "middle": fixed((at + 0.5) * pitch)}
-        )  # fmt: skip
-    return columns
+    by_power = {row["from_size"]: row for row in rows}
+    powers = list(_powers(by_power))
+    axis = upright(max(map(total, rows), default=0), 0, height, sized=True)
+    pitch = width / max(len(powers), 1)
+    columns = [
+        {**_column(power, by_power.get(power), height, axis.end), "x": fixed(at * pitch + 1),
+         "w": fixed(max(pitch - 2, 1)), "middle": fixed((at + 0.5) * pitch)}
+        for at, power in enumerate(powers)
+    ]  # fmt: skip
+    return {"columns": columns, "down": axis.marks, "every": -(-len(powers) // _POWERS) or 1}
+
+
+def _column(power: int, row: Optional[Mapping[str, Any]], height: float, end: float) -> Shape:
+    kinds = [] if row is None else list(_kinds(row))
+    y, pieces = height, []
+    for kind, bytes_ in kinds:
+        y -= height * bytes_ / end
+        if bytes_:
+            pieces.append((kind, fixed(y), fixed(height * bytes_ / end)))
+    held = ", ".join(f"{size(bytes_)} {kind}" for kind, bytes_ in kinds) or "none"
+    return {"pieces": pieces, "title": f"{size(power)} to {size(2 * power)}: {held}", "label": size(power)}
+
+
+def _powers(known: Iterable[int]) -> Iterator[int]:
+    """Iterate over all sizes from the smallest that is known to the largest, each twice the one before."""
+    power, last = min(known, default=1), max(known, default=0)
+    while power <= last:
+        yield power
+        power = 2 * power or 1
 
 
 def chain_lengths(table: Mapping[str, Any], width: float, height: float) -> Mapping[str, Any]:
@@ -155,14 +166,16 @@ def chain_lengths(table: Mapping[str, Any], width: float, height: float) -> Mapp
         low, high = at * step, at * step + step - 1
         bins = found.get(at, 0)
         entries = f"{low} entries" if step == 1 else f"{low} to {high} entries"
-        tall, expected = (height * math.log1p(count) / most for count in (bins, fair[at]))
+        tall, expected = (height * math.log1p(number) / most for number in (bins, fair[at]))
         bars.append({
             "x": fixed(at * pitch), "w": fixed(max(pitch - 1, 0.5)), "h": fixed(tall),
             "y": fixed(height - tall), "fair": fixed(height - expected),
             "label": low, "middle": fixed((at + 0.5) * pitch), "bins": bins,
             "title": f"{entries}: {bins} bins; chance gives {fair[at]:.1f}",
         })  # fmt: skip
-    return {"bars": bars, "every": max(len(bars) // 16, 1)}
+    marks = [10**power for power in range(12) if math.log1p(10**power) <= most]
+    down = [(fixed(height * (1 - math.log1p(mark) / most)), count(mark)) for mark in marks]
+    return {"bars": bars, "every": max(len(bars) // 16, 1), "down": down}
 
 
 def _fair(table: Mapping[str, Any], first: int, count: int) -> float:

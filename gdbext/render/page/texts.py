@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from gdbext.render.values import shorten
-from gdbext.wording import grouped, per_cent, printable, size_text
+from gdbext.wording import grouped, per_cent, printable, size_text, span_text
 
 MOST = 300
 UNKNOWN = "–"  # not known, or there is none
@@ -33,6 +33,11 @@ def count(value: Optional[int]) -> str:
 def share(value: Optional[float]) -> str:
     """Return a share as per cent."""
     return UNKNOWN if value is None else per_cent(value)
+
+
+def span(value: Optional[float]) -> str:
+    """Return a span of time, given in seconds."""
+    return UNKNOWN if value is None else span_text(value)
 
 
 def fixed(value: float) -> str:

@@ -134,15 +134,21 @@ def test_what_to_write_instead(words, message):
     assert message in str(caught.value)
 
 
-def test_a_page_is_about_one_core(tmp_path):
-    cores = [tmp_path / name for name in ("a", "b")]
+def test_a_page_is_about_one_target_or_what_grew(tmp_path):
+    cores, recording = [tmp_path / name for name in ("a", "b")], tmp_path / "recorded"
     for core in cores:
         core.write_bytes(b"")
-    with pytest.raises(UsageError, match="--output is one page, about one core; name one core at a time"):
-        options.parse(["report", *map(str, cores), "-o", "page.html"])
+    recording.mkdir()
+    (recording / "samples.jsonl").write_bytes(b"")
+    with pytest.raises(UsageError, match="nothing to examine; name a core, a recording, or a process with --pid"):
+        options.parse(["report", "-o", "page.html"])
     with pytest.raises(UsageError, match="--output names the core itself"):
         options.parse(["report", str(cores[0]), "-o", str(cores[0])])
+    with pytest.raises(UsageError, match="--output names the recording itself"):
+        options.parse(["report", str(recording), "-o", str(recording / "samples.jsonl")])
     assert options.parse(["report", str(cores[0]), "-o", "page.html"]).arguments.value("output") == "page.html"
+    assert options.parse(["report", *map(str, cores)]).moments == 2
+    assert options.parse(["report", "--pid", "1", "--every", "1s", "--times", "3"]).moments == 3
 
 
 def test_a_core_beside_a_process(tmp_path):

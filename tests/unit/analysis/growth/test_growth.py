@@ -8,12 +8,12 @@ import pytest
 
 from gdbext.analysis.growth import sample as kinds
 from gdbext.analysis.growth.census import Ages, Generation
-from gdbext.analysis.growth.findings import span_text
 from gdbext.analysis.growth.report import Of, compare
 from gdbext.analysis.growth.sample import OTHER, Limit, ProcessId, Remark, Row, Sample
 from gdbext.analysis.growth.series import Recording
 from gdbext.analysis.growth.trend import Shape
 from gdbext.report import Severity, Status, exit_status
+from gdbext.wording import span_text
 
 MIB = 1 << 20
 NOTHING = Of()

@@ -14,7 +14,10 @@ import pytest
 
 pytest.importorskip("jinja2", reason="Jinja2 is not installed")
 
+from gdbext.analysis.growth.sample import KINDS  # noqa: E402
+from gdbext.analysis.growth.trend import Shape  # noqa: E402
 from gdbext.render.page.document import Redactor, embedded  # noqa: E402
+from gdbext.render.page.linechart import Line, chart  # noqa: E402
 from gdbext.render.page.mapdrawing import picture  # noqa: E402
 from gdbext.render.page.page import page_of  # noqa: E402
 from tests.unit.render.page.pages import data_of, read_page, rows_of  # noqa: E402
@@ -75,6 +78,45 @@ def power(size, used, cached, free):
             "tcache_blocks": 1, "free_blocks": 1, "free_bytes": free}  # fmt: skip
 
 
+def figure(kind, key, sizes, counts=(), shape="growing"):
+    """Return a row of ``growth.series``, as ``compare`` has it: from the first that is known to the last."""
+    known, counted = [one for one in sizes if one is not None], [one for one in counts if one is not None]
+    ends = {"before": known[0] if known else None, "now": sizes[-1] if sizes else None,
+            "before_count": counted[0] if counted else None, "now_count": counts[-1] if counts else None}  # fmt: skip
+    changes = {
+        name: None if None in (ends[now], ends[before]) else ends[now] - ends[before]
+        for name, before, now in (("change", "before", "now"), ("change_count", "before_count", "now_count"))
+    }
+    return {"kind": kind, "key": key, **ends, **changes, "per_hour": 3600, "shape": shape, "bytes": list(sizes),
+            "counts": list(counts)}  # fmt: skip
+
+
+def growth():
+    """Return what grew over four samples, of which the third was not examined to its end."""
+    about = finding(kind="growth", summary="struct session grew", bytes=3000,
+                    details={"of": "type", "key": "struct session", "kept_by": None, "leaked": False})  # fmt: skip
+    moment = {"pid": 7, "time": 1e9, "held": None, "memory": 9000, "used_blocks": 8, "used_bytes": 5000, "threads": 2}
+    series = [
+        figure("total", "memory", [9000, 10000, None, 12000]),
+        figure("total", "threads", [], [2, 2, None, 9]),
+        figure("owner", "glibc in use", [5000, 6000, None, 8000]),
+        figure("owner", "/lib/libc.so.6", [4000, 4000, None, 4000], shape="flat"),
+        figure("size", "248", [1000, 2000, None, 4000], [4, 8, None, 16]),
+        figure("type", "struct session", [1000, 2000, None, 4000], [4, 8, None, 16]),
+        figure("type", "struct gone", [1000, 2000, 700, None], [4, 8, 1, None], "too few samples"),
+    ]
+    return {
+        "program": "app", "findings": [about, finding(kind="thread-growth", details={"name": None})],
+        "samples": [{"number": at + 1, "source": f"core.{at}", "seconds": 60.0 * at, "complete": at != 2, **moment}
+                    for at in range(4)],
+        "one_process": True, "blocks": [{"blocks_are": "new", "blocks": 12, "bytes": 3000}],
+        "ages": [{"group": "struct session", "since": 2, "came_blocks": 4, "came_bytes": 1000, "blocks": 4,
+                  "bytes": 999}],
+        "limits": [{"limit": "cgroup", "bytes": 1 << 20, "taken": 12000, "per_hour": 3600, "seconds": 600.0}],
+        "series": series, "changes": [],
+    }  # fmt: skip
+
+
 def document():
     """Return a small document with every section."""
     leaks = {
@@ -91,6 +133,7 @@ def document():
             "owner_waits": None, "holder_candidates": [], "holder_position": None, "faults": []}  # fmt: skip
     data = {
         "target": "app · pid 1", "verdict": "1 finding.", "death": ["SIGSEGV in thread 1"], "file": None,
+        "growth": growth(),
         "triage": {"findings": [finding()], "died": {"frames": ["main.c:1 main"]}, "heaps": [], "ledger": {"entries": [
             {"owner": "glibc in use", "resident": None, "in_core": 20000, "bytes": 20480, "not_in_core": 0}]}},
         "memory": [{"owner": "glibc in use", "bytes": 20000, "share": 0.8, "remark": ""},
@@ -147,6 +190,10 @@ def test_the_document_stands_in_the_page(tree):
 
 
 TABLES = {
+    "samples": ("growth.samples", ("number", "memory", "used_bytes", "used_blocks", "threads")),
+    "block-exchange": ("growth.blocks", ("blocks", "bytes")),
+    "ages": ("growth.ages", ("since", "came_blocks", "came_bytes", "blocks", "bytes")),
+    "limits": ("growth.limits", ("bytes", "taken", "per_hour", "seconds")),
     "owners": ("memory", ("bytes", "share")),
     "ledger": ("triage.ledger.entries", ("in_core", "bytes", "not_in_core")),
     "heap_map-uses": ("heap_map.uses", ("pages", "bytes", "share")),
@@ -169,6 +216,85 @@ def value_at(value, path):
     for name in path.split("."):
         value = value[int(name)] if name.isdigit() else value[name]
     return value
+
+
+def test_what_changed_is_as_compare_says_what_grows_first(tree):
+    shown = {cells[1][1]: cells for cells in rows_of(tree, "changes")}
+    names = ["struct session", "blocks of 248 bytes", "glibc in use", "all memory", "threads", "struct gone"]
+    assert list(shown) == names  # nothing of what stayed as it was
+    rows = {row["key"]: row for row in growth()["series"]}
+    for name, key in (("struct session", "struct session"), ("blocks of 248 bytes", "248"), ("threads", "threads")):
+        fields = ("before", "now", "change", "per_hour", "before_count", "now_count", "change_count")
+        assert [cell for cell, _ in shown[name][2:9]] == [
+            "" if rows[key][field] is None else str(rows[key][field]) for field in fields
+        ]
+    assert [text for _, text in shown["struct gone"][2:]] == ["1000 B", "–", "–", "+3.5 KiB", "4", "–", "–",
+                                                             "too few samples"]  # fmt: skip
+
+
+def test_lines_have_a_gap_where_a_figure_is_not_known(tree):
+    for name, lines in (("growth-owners", 3), ("growing", 1), ("counted", 1)):
+        drawn = tree.one("svg", id=name)
+        paths = [path["d"] for path in drawn.all("path") if path["d"].startswith("M") and path.get("class") is None]
+        assert len(paths) == lines
+        for path in paths:
+            assert [part.count("L") for part in path.split("M")[1:]] == [1, 0]  # two samples, and one by itself
+        assert len(list(drawn.all("circle"))) == 3 * lines
+        (partial,) = drawn.all("rect", class_="partial")
+        moments = list(drawn.all("rect", class_="moment"))
+        assert partial["x"] == moments[2]["x"] and "not examined to its end" in moments[2].text
+    titles = [moment.text for moment in tree.one("svg", id="growth-owners").all("rect", class_="moment")]
+    assert titles[1] == "sample 2, +60 s: all memory 9.8 KiB; glibc in use 5.9 KiB; libc.so.6 3.9 KiB"
+    assert titles[2].endswith("all memory not known; glibc in use not known; libc.so.6 not known")
+
+
+def test_lines_are_to_scale(tree):
+    """The axis ends at 12 KiB; 248 pixels are its height, and one of four samples is a third of its width."""
+    drawn = tree.one("svg", id="growth-owners")
+    marks = [text.text for text in drawn.all("text")][:4]
+    assert marks == ["0 B", "4 KiB", "8 KiB", "12 KiB"]
+    first = next(path["d"] for path in drawn.all("path") if path.get("class") is None)
+    (x, y), (across, up) = [list(map(float, point.split())) for point in first[1:].split("M")[0].split("L")]
+    height = 320 - 14 - 34
+    assert (y - up) == pytest.approx(height * 1000 / 12288, abs=0.02)
+    assert across - x == pytest.approx((1000 - 74 - 236) / 3, abs=0.02)
+
+
+def test_each_sample_of_a_line_is_in_its_table(tree):
+    rows = rows_of(tree, "growth-owners-figures")
+    assert [[cell for cell, _ in row[2:]] for row in rows] == [
+        ["9000", "5000", "4000"], ["10000", "6000", "4000"], ["", "", ""], ["12000", "8000", "4000"]
+    ]  # fmt: skip
+    assert [text for _, text in rows[2]] == ["3", "+2 min", "–", "–", "–"]
+
+
+def test_ends_of_lines_are_labelled_apart():
+    lines = [Line(f"owner {at}", [5, 5 + at % 2]) for at in range(9)]
+    samples = [{"number": at + 1, "seconds": None, "complete": True} for at in range(2)]
+    places = sorted(float(line["label"]["y"]) for line in chart(lines, samples, sized=False)["lines"])
+    assert all(after - before >= 15 for before, after in zip(places, places[1:]))
+    assert places[0] >= 14 and places[-1] <= 320 - 34
+
+
+def test_findings_of_growth_come_first_but_for_what_is_critical():
+    made = document()
+    made["data"]["triage"]["findings"] = [finding(kind="corruption", severity="critical"), finding()]
+    shown = [one.one("h3").text.split()[1] for one in read_page(page_of(made)).all("article")]
+    assert shown == ["corruption", "growth", "thread-growth", "leak"]
+
+
+def test_a_page_about_samples_alone():
+    made = document()
+    lists = ("death", "memory", "shares", "retained_tree", "leak_examples", "tables")
+    kept = ("target", "verdict", "growth", "triage", "notes", "file")
+    made["data"]["triage"] = {"findings": [], "died": None, "heaps": [], "ledger": None}
+    made["data"] = {
+        name: value if name in kept else [] if name in lists else None for name, value in made["data"].items()
+    }
+    found = read_page(page_of(made))
+    sections = [section["id"] for section in found.all("section")]
+    assert sections == ["findings", "growth", "evidence"]
+    assert {link["href"][1:] for link in found.all("a")} <= {"main", *sections}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -247,7 +373,8 @@ def test_nothing_is_fetched_and_no_style_is_inline(tree):
 
 
 def test_the_page_reads_without_javascript(tree):
-    for section in ("findings", "memory", "heap", "sizes", "arenas", "retained", "leaks", "locks", "evidence"):
+    every = ["findings", "growth", "memory", "heap", "sizes", "arenas", "retained", "leaks", "locks", "evidence"]
+    for section in every:
         assert tree.one("section", id=section).text.strip()
     assert tree.one("svg", id="treemap") and len(list(tree.all("table"))) >= len(TABLES)
 
@@ -260,14 +387,25 @@ def test_ids_are_there_once_and_every_link_leads_somewhere(tree):
         assert node.get("aria-labelledby", ids[0]) in ids
 
 
-def hostile(value, texts):
-    """Return a document whose texts all are hostile, each the next one; what is a word or an address of ours stays."""
+OF_GROWTH = ("growth", "thread-growth", "total", "owner", "type", "size")
+
+
+def hostile(value, texts, keys=None):
+    """Return a document whose texts all are hostile, each the next one; what is a word or an address of ours stays.
+
+    :param keys: those of growth by what they were: findings name the same as figures.
+    """
+    keys = {} if keys is None else keys
     if isinstance(value, dict):
         kept = ["schema", "severity", "confidence", "use", "address", "start", "end", "block", "arena", "lock", "cut"]
-        kept += ["version", *(["kind"] if value.get("kind") in ("used", "free", "file") else [])]
-        return {name: item if name in kept else hostile(item, texts) for name, item in value.items()}
+        kept += ["version", "of", *(["kind"] if value.get("kind") in ("used", "free", "file", *OF_GROWTH) else [])]
+        kept += ["key"] if value.get("kind") == "total" else []
+        if "key" in value and "key" not in kept:
+            value = {**value, "key": keys.setdefault(value["key"], next(texts))}
+            kept.append("key")
+        return {name: item if name in kept else hostile(item, texts, keys) for name, item in value.items()}
     if isinstance(value, list):
-        return [hostile(item, texts) for item in value]
+        return [hostile(item, texts, keys) for item in value]
     return next(texts) if value and isinstance(value, str) else value
 
 
@@ -319,8 +457,34 @@ def test_redaction_keeps_figures_and_words_of_ours():
     assert [value for value, _ in rows[0]][2:] == ["10", "4321", "2", "4321"] and rows[0][1][1] == "vtable"
     assert clean["data"]["heap_map"] == document()["data"]["heap_map"]
     assert clean["data"]["memory"][0]["owner"] == "glibc in use"
+    keys = [row["key"] for row in clean["data"]["growth"]["series"]]
+    assert keys == ["memory", "threads", "glibc in use", "owner 1", "248", "type 1", "type 2"]
+    assert clean["data"]["growth"]["findings"][0]["details"]["key"] == "type 1"
+    assert clean["data"]["growth"]["series"][0]["bytes"] == [9000, 10000, None, 12000]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "left"),
+    [
+        ("2 findings: struct zsecret grew.", "2 findings."),
+        ("No findings in what was examined; not examined: /zsecret", "No findings; not all was examined."),
+        ("/zsecret", "verdict 1"),
+    ],
+)
+def test_a_redacted_verdict_keeps_its_number_of_findings(verdict, left):
+    assert Redactor().redacted({"verdict": verdict}) == {"verdict": left}
+
+
+def test_words_of_growth_are_ours():
+    """A kind or a shape that is new there is redacted until it is listed here."""
+    words = [*KINDS, *(shape.value for shape in Shape)]
+    assert Redactor().redacted(words) == words
+
+
+def test_redaction_numbers_types_alike_everywhere():
+    clean = Redactor().redacted(copy.deepcopy(document()))
     names = [row["type"] for row in (clean["data"]["leaks"]["by_type"][0], clean["data"]["leak_examples"][0])]
-    assert names == ["type 2", "type 2"]  # the same name is the same again
+    assert names == ["type 4", "type 4"]  # the same name is the same again
 
 
 def test_a_page_without_a_heap():
