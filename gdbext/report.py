@@ -80,6 +80,8 @@ class Show(NamedTuple):
     :param whole: whether text of a column never gives way to others: names that only their ends tell apart; of a
         table: lines of text are not wrapped.
     :param equal_but: of a table: fields in which rows may differ that are equal otherwise, and share a line of text.
+    :param spare: of a column: left out of lines of less than 100 characters, and where the table would need more lines
+        for it; else it stands beside the one before, and may have no label of its own.
     """
 
     role: str  # "column", "table", "line", "headline", "passage"
@@ -88,6 +90,7 @@ class Show(NamedTuple):
     json: bool = True
     whole: bool = False
     equal_but: tuple[str, ...] = ()
+    spare: bool = False
 
 
 def _show(show: Show, default: Any) -> Any:
@@ -102,10 +105,11 @@ def column(
     *,
     json: bool = True,
     whole: bool = False,
+    spare: bool = False,
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a dataclass field as a column: text header ``label``, JSON key the field's name."""
-    return _show(Show("column", label, kind, json, whole), default)
+    return _show(Show("column", label, kind, json, whole, spare=spare), default)
 
 
 def line(

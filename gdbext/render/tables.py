@@ -33,6 +33,7 @@ _WRAPPED = 40  # in a last column as narrow as that, text that must not be cut s
 _THREADS = 40  # no list of threads needs more
 _BATCH = 500  # rows that settle the widths, and that are formatted at once
 _BAR = 18  # characters of a bar of all
+_WIDE = 100  # characters of a line, from which there is room for columns that are spare
 _RUN = 3  # equal rows that are worth one line
 
 # Characters that a column gets when only its first rows are known.
@@ -59,6 +60,8 @@ class Column:
     :param label: header.
     :param whole: whether text in it must not be cut.
     :param strong: whether its figures are what the table is about.
+    :param spare: whether it is left out of short lines, and where the table would need more of them; it stays beside
+        the one before.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Column:
     kind: Kind
     whole: bool = False
     strong: bool = False
+    spare: bool = False
 
     def cell(self, row: Any, width: int, exact: bool) -> str:
         """Return the row's value in at most ``width`` characters, numbers excepted."""
@@ -126,7 +130,7 @@ def columns_of(row_type: Any, labels: Optional[Labels] = None) -> list[Column]:
     strong = True
     for name, show in shown_fields(row_type, labels or {}):
         whole = show.whole or getattr(row_type, "whole_cells", False)
-        shown.append(Column(name, str(show.label), show.kind, whole, strong and show.kind is Kind.BYTES))
+        shown.append(Column(name, str(show.label), show.kind, whole, strong and show.kind is Kind.BYTES, show.spare))
         strong = strong and show.kind is not Kind.BYTES
     return shown
 
@@ -245,6 +249,16 @@ class _Part:
 
 
 def _parts(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: int) -> list[_Part]:
+    """Return the columns as they stand, those that are spare where lines are long and no part more is needed."""
+    needed = [column for column in columns if not column.spare]
+    parts = _placed(needed, batch, exact, width)
+    if len(needed) == len(columns) or width < _WIDE:
+        return parts
+    every = _placed(columns, batch, exact, width)
+    return every if len(every) == len(parts) else parts
+
+
+def _placed(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: int) -> list[_Part]:
     natural = [column.natural(batch, width, exact) for column in columns]
     least = [column.least(batch, column is columns[-1]) for column in columns]
     part = _fit(columns, natural, least, width)
@@ -252,7 +266,7 @@ def _parts(columns: Sequence[Column], batch: Sequence[Any], exact: bool, width: 
         return [part]
     return [
         _fit([columns[at] for at in group], [natural[at] for at in group], [least[at] for at in group], width)
-        for group in _groups(part.widths, width)
+        for group in _groups(part.widths, width, [column.spare for column in columns])
     ]
 
 
@@ -268,12 +282,16 @@ def _with_room(parts: Sequence[_Part], width: int) -> list[_Part]:
     return roomy
 
 
-def _groups(widths: Sequence[int], width: int) -> list[list[int]]:
-    """Return indices of columns that fit side by side, the first in every group."""
+def _groups(widths: Sequence[int], width: int, beside: Sequence[bool]) -> list[list[int]]:
+    """Return indices of columns that fit side by side, the first in every group.
+
+    :param beside: which columns stay beside the one before them.
+    """
     groups: list[list[int]] = [[0]]
     for at in range(1, len(widths)):
         if len(groups[-1]) > 1 and _total([widths[i] for i in [*groups[-1], at]]) > width:
-            groups.append([0])
+            moved = [groups[-1].pop()] if beside[at] and len(groups[-1]) > 2 else []
+            groups.append([0, *moved])
         groups[-1].append(at)
     return groups
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdbext import render
+from gdbext.heap.glibc.report.reports import ArenaRow
 from gdbext.render.style import Style
 from gdbext.render.tables import columns_of, table_lines
-from gdbext.report import Finding, Kind, Problem, Report, Rows, ThreadRef, column
+from gdbext.report import Bar, Finding, Kind, Problem, Report, Rows, ThreadRef, column
 from gdbext.wording import grouped
 from tests.support.examples import examples
 
@@ -361,3 +362,30 @@ def test_findings_are_never_limited():
     shown = text_of(Report(samples.Triage((finding,) * 3, samples.Ledger((), 0))), limit=1)
     assert "3  WARNING   fragmentation" in shown
     assert isinstance(finding, Finding)
+
+
+def arena_row(share):
+    """A row of ``glibc arenas`` in which every cell has its usual length."""
+    values = {
+        "address": 0x7F4590000030, "kind": "thread", "system_mem": 132 << 20,
+        "in_use_bytes": round(share * (132 << 20)), "tcache_bytes": 7000, "bins_bytes": 1000 << 10,
+        "top_bytes": 119 << 10, "trimmable_bytes": 932 << 10, "in_use_share": share, "bar": Bar(share), "heaps": 1,
+        "attached": 1, "in_flux": False, "state": "in flux",
+        "threads": tuple(ThreadRef(number, 1, None) for number in range(1, 30)),
+    }  # fmt: skip
+    return ArenaRow(**{field.name: values.get(field.name, 1) for field in dataclasses.fields(ArenaRow)})
+
+
+@pytest.mark.parametrize("share", [0.95, 0.5])
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_bars_of_arenas_stand_where_they_take_no_line(width, share):
+    columns, row = columns_of(ArenaRow), arena_row(share)
+    lines = list(table_lines([row], columns, exact=False, width=width))
+    without = [column for column in columns if column.name != "bar"]
+    bare = list(table_lines([row], without, exact=False, width=width))
+    assert max(map(len, lines)) <= width and len(lines) == len(bare)
+    if width == 80:
+        assert lines == bare
+        return
+    (drawn,) = [line for line in lines if "█" in line]
+    assert drawn.count("█") == int(18 * share) and re.search(r" % +█", drawn)  # beside the share that it shows

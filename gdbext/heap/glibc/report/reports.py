@@ -17,7 +17,7 @@ from gdbext.heap.glibc.report.trim import Trimmable, trimmable, usable_top
 from gdbext.heap.glibc.view import ArenaView, GlibcHeap
 from gdbext.heap.model import U32, U64, Mask, State
 from gdbext.memory.intervals import slices
-from gdbext.report import Kind, Report, Rows, ThreadRef, column, line, table
+from gdbext.report import Bar, Kind, Report, Rows, ThreadRef, column, line, table
 
 _HIGHEST = (1 << 64) - 1
 
@@ -63,6 +63,7 @@ class ArenaRow:
     top_bytes: int = column("top", Kind.BYTES)
     trimmable_bytes: int = column("trimmable", Kind.BYTES)
     in_use_share: Optional[float] = column("used", Kind.SHARE)
+    bar: Bar = column("", Kind.BAR, json=False, spare=True)
     heaps: int = column("heaps", Kind.COUNT)
     attached: int = column("attached", Kind.COUNT)
     in_flux: bool = column(None, Kind.FLAG)
@@ -146,6 +147,7 @@ def arenas(heap: GlibcHeap) -> Report:
 def _arena_row(heap: GlibcHeap, position: int, tally: Tally, trim: Trimmable) -> ArenaRow:
     view = heap.arenas[position]
     head, walked = view.head, view.walked
+    share = tally.in_use_bytes / head.system_mem if head.system_mem else None
     return ArenaRow(
         address=head.address,
         kind=head.kind,
@@ -158,7 +160,8 @@ def _arena_row(heap: GlibcHeap, position: int, tally: Tally, trim: Trimmable) ->
         bins_bytes=tally.bins_bytes,
         top_bytes=tally.top_bytes,
         trimmable_bytes=trim.bytes,
-        in_use_share=tally.in_use_bytes / head.system_mem if head.system_mem else None,
+        in_use_share=share,
+        bar=Bar(share),
         attached=head.attached,
         in_flux=head.in_flux,
         state="in flux" if head.in_flux else "stranded" if head.kind == "thread" and not head.attached else "",
