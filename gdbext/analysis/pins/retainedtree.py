@@ -125,18 +125,20 @@ class _Grower:
 
     def _add_levels(self) -> None:
         left, above = self._heads()
+        placed = self._node != _NOT_YET  # the same in a quarter of the memory, which all that is left is looked up in
         for _ in range(_DEPTH):
-            node = self._node[above]
-            met = np.flatnonzero(node != _NOT_YET)
+            found = placed[above]
+            met = np.flatnonzero(found)
             if not len(met):
                 return
-            begun = met[node[met] >= 0]
+            node = self._node[above[met]]
+            begun = node >= 0
             self._node[left[met]] = _TOO_MANY
-            self._group(left[begun], node[begun])
+            placed[left[met]] = True
+            self._group(left[met[begun]], node[begun])
             above[met] = len(self._node) - 1  # where nothing ever is
             if 2 * len(met) > len(left):
-                kept = node == _NOT_YET
-                left, above = left[kept], above[kept]
+                left, above = left[~found], above[~found]
 
     def _heads(self) -> Tuple[I64, I64]:
         """Return the blocks that no block of their own type keeps, and what keeps each: of such blocks the first.
@@ -146,14 +148,16 @@ class _Grower:
         rows, last = self._kept.rows, len(self._node) - 2
         above = np.minimum(self._kept.dominator[:rows], np.uint32(last))
         head = np.arange(len(self._node), dtype=np.uint32)
-        inside = np.flatnonzero(self._kept.reached & (above < rows))
+        first = self._kept.reached.copy()
+        inside = np.flatnonzero(first & (above < rows))
         run = inside[self._code[above[inside]] == self._code[inside]]
+        first[run] = False
         head[run] = above[run]
         while len(run):
             further = head[head[run]]
             run, further = run[further != head[run]], further[further != head[run]]
             head[run] = further
-        left = np.flatnonzero(self._kept.reached & (head[:rows] == np.arange(rows)))
+        left = np.flatnonzero(first)
         return left, head[above[left]].astype(np.int64)
 
     def _group(self, rows: I64, node: "np.typing.NDArray[np.int32]") -> None:
