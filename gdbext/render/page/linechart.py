@@ -13,7 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 74, 236, 14, 34  # room for what is written around th
 _ACROSS, _DOWN = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 _APART = 15  # from label to label
 _TICKS = 5
-_LABEL = 34  # characters
+_LABEL = 31  # characters
 _DOTTED = 60  # samples, up to which each is a dot
 _SPANS = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000,

@@ -57,6 +57,7 @@ def page_of(document: Mapping[str, Any]) -> str:
             data=document["data"],
             pictures=_pictures(document["data"]),
             growth=growth,
+            sections=sections,
             style=safe(style),
             script=safe(script),
             policy=_policy(style, script),

@@ -8,6 +8,7 @@ from gdbext.render.values import shorten
 from gdbext.wording import grouped, per_cent, printable, size_text, span_text
 
 MOST = 300
+_LEAST = 0.0005  # shares below are shown as 0 per cent
 UNKNOWN = "–"  # not known, or there is none
 
 
@@ -31,7 +32,9 @@ def count(value: Optional[int]) -> str:
 
 
 def share(value: Optional[float]) -> str:
-    """Return a share as per cent."""
+    """Return a share as per cent; what would be shown as nothing is less than the least."""
+    if value is not None and 0 < value < _LEAST:
+        return f"< {per_cent(2 * _LEAST)}"
     return UNKNOWN if value is None else per_cent(value)
 
 

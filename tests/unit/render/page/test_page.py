@@ -20,6 +20,7 @@ from gdbext.render.page.document import Redactor, embedded  # noqa: E402
 from gdbext.render.page.linechart import Line, chart  # noqa: E402
 from gdbext.render.page.mapdrawing import picture  # noqa: E402
 from gdbext.render.page.page import page_of  # noqa: E402
+from gdbext.render.page.texts import share  # noqa: E402
 from tests.unit.render.page.pages import data_of, read_page, rows_of  # noqa: E402
 
 HOSTILE = (
@@ -341,6 +342,29 @@ def test_short_stretches_of_one_kind_share_a_row():
     drawn["cells"]["uses"] = {"used": [1] * 163}
     placed = [(label.y, label.column, bool(label.text)) for label in picture(drawn).labels]
     assert placed == [(0, 0, True), (14, 0, True), (14, 41, False), (14, 82, False), (28, 0, True)]
+
+
+def test_sizes_stand_in_their_order_also_those_without_blocks(tree):
+    """Of sizes from 16 to 1024 bytes: as wide as each other, and 9000 of the axis's 10240 bytes high."""
+    drawn = tree.one("section", id="sizes").one("svg", class_="chart")
+    whole, *groups = drawn.all("g")
+    columns = [(one.one("title").text, one.one("text").text) for one in groups]
+    assert [label for _, label in columns] == ["16 B", "32 B", "64 B", "128 B", "256 B", "512 B", "1 KiB"]
+    assert columns[1][0] == "32 B to 64 B: none" and columns[6][0].startswith("1 KiB to 2 KiB: 8.8 KiB used")
+    assert [text.text for text in whole.all("text")][:6] == ["0 B", "2 KiB", "4 KiB", "6 KiB", "8 KiB", "10 KiB"]
+    tallest = max(float(rect["height"]) for rect in drawn.all("rect"))
+    assert tallest == pytest.approx(200 * 9000 / 10240, abs=0.01)
+
+
+def test_what_a_person_wants_first_comes_first(tree):
+    sections = [section["id"] for section in tree.all("section")]
+    assert sections[:4] == ["crash", "findings", "growth", "memory"]
+    labels = [" ".join(bar.one("span").text.split()) for bar in tree.all("div", class_="bar")]
+    assert labels == ["main 0xa0 10.8 KiB", "main 8.8 KiB"]
+
+
+def test_a_small_share_is_not_nothing():
+    assert [share(value) for value in (0.0, 0.0001, 0.004, None)] == ["0 %", "< 0.1 %", "0.4 %", "–"]
 
 
 def test_bars_of_a_hash_table(tree):
