@@ -202,11 +202,12 @@ def grown(report: Report, growth: Report) -> Report:
     :param report: on the last target.
     :param growth: of ``compare``.
     """
+    known = {(one.kind, text) for one in report.problems for text in (one.message, f"all samples: {one.message}")}
     verdict = f"{growth.data.verdict} In the last sample: {report.data.verdict}"
     return replace(
         report,
         data=replace(report.data, verdict=verdict, growth=growth.data, notes=(*growth.notes, *report.data.notes)),
-        problems=[*report.problems, *(one for one in growth.problems if one not in report.problems)],
+        problems=[*report.problems, *(one for one in growth.problems if (one.kind, one.message) not in known)],
         complete=report.complete and growth.complete,
         findings=report.findings or growth.findings,
     )
