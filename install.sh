@@ -14,6 +14,7 @@ PYTHON_FLOOR=3.9
 DEMO_PROGRAM=arena_proliferation
 REPORT=yes
 FLEET=no
+S3=no
 
 # pip and gdb's own modules warn: with PYTHONWARNINGS=error nothing could be installed. It is for the tests.
 warnings=${PYTHONWARNINGS-}
@@ -21,10 +22,11 @@ unset PYTHONWARNINGS
 
 usage() {
     cat <<'END'
-Usage: ./install.sh [--gdb PROGRAM] [--gdbinit] [--no-report] [--fleet]
+Usage: ./install.sh [--gdb PROGRAM] [--gdbinit] [--no-report] [--fleet] [--s3]
                                                   install for this gdb; --gdbinit adds the source line, --no-report
                                                   leaves out what the pages of `gdbext report` need, --fleet brings
-                                                  what `gdbext fleet` needs
+                                                  what `gdbext fleet` needs, --s3 that and what it needs
+                                                  for s3:// besides
        ./install.sh --demo                        install, break a program, print the triage of its core
        ./install.sh --test[=full] [PYTEST ARGS]   set up all the tests need and run them
        ./install.sh --uninstall                   remove what was added
@@ -263,19 +265,26 @@ install_drawing() {
     rm -rf "$fresh" "$DEPS/scratch"
 }
 
-# Add what gdbext fleet needs, where it is asked for; what is there already, numpy among it, stays.
+# Add what gdbext fleet needs, where it is asked for.
 install_fleet() {
-    local target=$DEPS/py$PY fresh=$DEPS/new-$$ file
-    [[ $FLEET == yes ]] || return 0
-    rm -rf "$fresh" "$target"/{pyarrow,duckdb,_duckdb}*
+    [[ $FLEET == no ]] || add_packages fleet "pyarrow and DuckDB" "gdbext fleet needs them" pyarrow duckdb _duckdb
+    [[ $S3 == no ]] || add_packages s3 "s3fs" "gdbext fleet needs it for s3://" fsspec s3fs
+}
+
+# Add packages by file $1 of requirements/, which $2 names, or say that $3; what is there already, numpy among it,
+# stays, but for those that begin with the other words.
+add_packages() {
+    local target=$DEPS/py$PY fresh=$DEPS/new-$$ file name
+    rm -rf "$fresh"
+    for name in "${@:4}"; do rm -rf "${target:?}/$name"*; done
     mkdir -p "$fresh"
-    if install_by_pip "$fresh" fleet; then
+    if install_by_pip "$fresh" "$1"; then
         for file in "$fresh"/*; do
             [[ -e $target/${file##*/} ]] || mv "$file" "$target/"
         done
-        say "installed pyarrow and DuckDB for Python $PY"
+        say "installed $2 for Python $PY"
     else
-        say "without pyarrow and DuckDB: gdbext fleet needs them ($(pip_complaint))"
+        say "without $2: $3 ($(pip_complaint))"
     fi
     rm -rf "$fresh" "$DEPS/scratch"
 }
@@ -526,7 +535,7 @@ set_up_venv() {
     PIP=("$ROOT/.venv/bin/python" -m pip)
     "${PIP[@]}" --version >/dev/null 2>&1 || make_venv "$python" -m venv
     if pip_install -r "$ROOT/requirements/gdb.txt" -r "$ROOT/requirements/dev.txt"; then
-        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, DuckDB, pandas, matplotlib, Jinja2 and Selenium: tests that need them skip"
+        pip_install -r "$ROOT/requirements/library.txt" || say "without pyarrow, DuckDB, s3fs, moto, pandas, matplotlib, Jinja2 and Selenium: tests that need them skip"
         return
     fi
     say "pip did not get the test tools ($(pip_complaint)); using the distribution's"
@@ -621,6 +630,7 @@ main() {
             --gdbinit) gdbinit=yes ;;
             --no-report) REPORT=no ;;
             --fleet) FLEET=yes ;;
+            --s3) FLEET=yes S3=yes ;;
             --uninstall | --demo) mode=${1#--} ;;
             --test) shift && run_tests pairwise "$@" ;;
             --test=full) shift && run_tests full "$@" ;;

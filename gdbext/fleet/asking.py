@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
 from gdbext.errors import UsageError
-from gdbext.fleet.layout import LAST, Layout
+from gdbext.fleet.layout import LAST, Layout, copied
 from gdbext.starting import dependencies
+from gdbext.starting.lockedfolder import LockedFolder
 
 _AT_ONCE = 1000
 # `taken` is a time to reckon with.
@@ -24,19 +25,25 @@ class Result(NamedTuple):
 class Dataset:
     """A dataset that is asked: the parts that count now.
 
+    :param folder: its path, or a URL: then it is copied first, for as long as it is asked.
     :raises DatasetError: the folder is none.
+    :raises StoreError: what is at the URL cannot be read.
     :raises MissingDependencyError: duckdb is not there.
     """
 
     def __init__(self, folder: str) -> None:
         self._layout = Layout(folder)
         self._layout.check()
+        if self._layout.stored:
+            self._copy = LockedFolder()
+            self._layout = copied(self._layout, self._copy.path)
         dependencies.load("duckdb")
         import duckdb
 
         self._engine = duckdb
         self._connection = duckdb.connect(":memory:", config=_offline())
-        for kind in self._kinds():
+        self._parts = self._layout.parts()
+        for kind in self._layout.kinds():
             self._make_view(kind)
 
     def ask(self, text: str, values: Sequence[Any] = ()) -> Result:
@@ -51,13 +58,8 @@ class Dataset:
             raise UsageError(" ".join(str(error).split())) from None
         return Result([column[0] for column in cursor.description or ()], _rows(cursor))
 
-    def _kinds(self) -> Sequence[str]:
-        """Return the kinds that have columns, those of later versions too."""
-        place = os.path.dirname(self._layout.empty_path(LAST))
-        return sorted(name[: -len(".parquet")] for name in os.listdir(place) if name.endswith(".parquet"))
-
     def _make_view(self, kind: str) -> None:
-        paths = [self._layout.path(kind, part) for part in self._layout.parts()]
+        paths = [self._layout.path(kind, part) for part in self._parts]
         files = [self._layout.empty_path(kind), *filter(os.path.exists, paths)]
         more = f", {_TIMED}" if kind == LAST else ""
         listed = ", ".join(_quoted(path) for path in files)

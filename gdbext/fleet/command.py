@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import sys
+import tempfile
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
@@ -17,6 +18,7 @@ from gdbext.cli.options import Options
 from gdbext.cli.streams import put, tell
 from gdbext.errors import UsageError
 from gdbext.files import replacing
+from gdbext.fleet.stores.objects import is_url, load
 from gdbext.report import Status
 from gdbext.starting import dependencies
 from gdbext.wording import count_text, printable, size_text, unicode_text
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # numpy comes with it, once it is known where that is
     from gdbext.fleet.run import Summary
 
 _SHARE = 0.8  # of what memory is free
+_DISK_SHARE = 0.9  # of what disk is free
+_FILE = "file://"
 _MIB = 1 << 20
 _LEAST = 640 * _MIB
 _TOP = 20
@@ -41,21 +45,23 @@ def run(options: Options) -> int:
     from gdbext.fleet.examine import How
     from gdbext.fleet.pool import Limits
     from gdbext.fleet.progress import Progress
-    from gdbext.fleet.run import Run
+    from gdbext.fleet.run import Run, Wishes
     from gdbext.fleet.sources import find_sources
 
     given = options.arguments
     if not given.words or given.value("output") is None:
         raise UsageError("no cores are named" if not given.words else "no dataset is named", "SOURCE… -o DIR")
+    folder = _load_store(given.value("output"))
     how = How(_commands(given.value("commands")), _find_gdb(options), options.sysroot)
     sources = find_sources(given.words, _listed() if "-" in given.words else (), given.value("host"))
-    limits = Limits(_jobs(given.value("jobs")), _memory(given.value("memory")), options.timeout)
+    wishes = Wishes(given.flag("discard"), given.value("scheduler") or "")
+    if wishes.discard and any(is_url(source.path) for source in sources):
+        raise UsageError("--discard removes files, no objects of a store", "the store's lifecycle rules remove those")
+    limits = Limits(_jobs(given.value("jobs")), _memory(given.value("memory")), options.timeout, _disk())
     progress = Progress(len(sources))
     began = time.monotonic()
     try:
-        summary = Run(
-            given.value("output"), how, limits, progress, given.flag("discard"), given.value("scheduler") or ""
-        ).run(sources)
+        summary = Run(folder, how, limits, progress, wishes).run(sources)
         _write_metrics(options, summary, time.monotonic() - began)
     except KeyboardInterrupt:
         progress.clear()
@@ -76,7 +82,9 @@ def _write_metrics(options: Options, summary: Summary, seconds: float) -> None:
     from gdbext.fleet.metrics import metrics_text
 
     figures = {"examined_cores": summary.examined, "failed_cores": summary.failed, "seconds": round(seconds, 1)}
-    text = child.run(partial(metrics_text, options.arguments.value("output"), {**figures, "end": round(time.time())}))
+    text = child.run(
+        partial(metrics_text, _load_store(options.arguments.value("output")), {**figures, "end": round(time.time())})
+    )
     _write(path, text)
 
 
@@ -119,6 +127,22 @@ def _find_gdb(options: Options) -> Optional[str]:
 def _listed() -> Sequence[str]:
     data = sys.stdin.buffer.read()
     return [os.fsdecode(line) for line in data.split(b"\0" if b"\0" in data else b"\n") if line]
+
+
+def _load_store(folder: str) -> str:
+    """Return what names a dataset, and have ready what reaches a store.
+
+    :raises MissingDependencyError: it is not there.
+    """
+    folder = folder[len(_FILE) :] if folder.startswith(_FILE) else folder
+    if is_url(folder):
+        load(folder)
+    return folder
+
+
+def _disk() -> int:
+    """Return the bytes that cores of object stores may take at once where temporary files are."""
+    return int(shutil.disk_usage(tempfile.gettempdir()).free * _DISK_SHARE)
 
 
 def _jobs(asked: Optional[int]) -> int:
@@ -193,7 +217,7 @@ def _open(folder: str) -> Any:
     dependencies.locate(package)
     from gdbext.fleet.asking import Dataset
 
-    return Dataset(folder)
+    return Dataset(_load_store(folder))
 
 
 def _show(options: Options, columns: Sequence[str], rows: List[Tuple[Any, ...]], status: Status) -> int:

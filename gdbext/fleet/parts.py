@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from gdbext.files import replacing
 from gdbext.fleet.kinds import KINDS, RowKind
 from gdbext.fleet.layout import LAST, SCHEMA, Layout, Part, unwritable
 from gdbext.render.arrow import type_of
@@ -21,7 +20,7 @@ def write_part(layout: Layout, part: Part, cores: Sequence[str]) -> None:
     :raises DatasetError: it cannot be written; then there is no such part.
     :raises MissingDependencyError: pyarrow is not there.
     """
-    if not os.path.exists(layout.path(LAST, part)):  # it is there where somebody has killed who did this before us
+    if part not in layout.found(LAST):  # it is there where somebody has killed who did this before us
         _write_kinds(layout, part, [_read(layout.pending_path(core)) for core in cores])
     for core in cores:
         with suppress(FileNotFoundError):
@@ -29,11 +28,11 @@ def write_part(layout: Layout, part: Part, cores: Sequence[str]) -> None:
 
 
 def _write_kinds(layout: Layout, part: Part, documents: Sequence[Dict[str, Any]]) -> None:
-    arrow = _load()
+    arrow = load()
     for kind in sorted(KINDS, key=lambda kind: kind.name == LAST):
         rows = [[found["core"], *row] for found in documents for row in found["rows"].get(kind.name, ())]
         if rows or kind.name == LAST:
-            _write(arrow, layout.path(kind.name, part), _table(arrow, kind, rows))
+            write_table(layout, layout.name(kind.name, part), _table(arrow, kind, rows))
 
 
 def find_done(layout: Layout) -> Mapping[str, Sequence[str]]:
@@ -43,19 +42,19 @@ def find_done(layout: Layout) -> Mapping[str, Sequence[str]]:
 
     :raises MissingDependencyError: pyarrow is not there.
     """
-    arrow = _load()
+    arrow = load()
     _write_empty(arrow, layout)
     done: List[str] = []
     for part in layout.parts():
-        cores = arrow.parquet.read_table(layout.path(LAST, part), columns=["core"], partitioning=None)
-        done += cores["core"].to_pylist()
+        done += read_table(layout, layout.name(LAST, part), ["core"])["core"].to_pylist()
     return {"done": done, "pending": list(_pending(layout, set(done)))}
 
 
 def _write_empty(arrow: Any, layout: Layout) -> None:
+    there = set(layout.kinds())
     for kind in KINDS:
-        if not os.path.exists(layout.empty_path(kind.name)):
-            _write(arrow, layout.empty_path(kind.name), _table(arrow, kind, []))
+        if kind.name not in there:
+            write_table(layout, layout.empty_name(kind.name), _table(arrow, kind, []))
 
 
 def _pending(layout: Layout, done: "set[str]") -> Iterator[str]:
@@ -75,28 +74,43 @@ def _read(path: str) -> Dict[str, Any]:
         return found
 
 
-def _load() -> Any:
+def load() -> Any:
+    """Import pyarrow, and return it; errors as :func:`write_part`."""
     dependencies.load("pyarrow", "pyarrow.parquet")
     import pyarrow
 
     return pyarrow
 
 
-def _table(arrow: Any, kind: RowKind, rows: Sequence[Sequence[Any]]) -> Any:
+def schema_of(kind: RowKind) -> Any:
+    """Return the columns of a kind, as this version writes them."""
+    arrow = load()
     metadata = {"gdbext": json.dumps({"schema": SCHEMA, "kind": kind.name, "version": __version__})}
-    schema = arrow.schema([(name, type_of(arrow, of)) for name, of in kind.columns], metadata)
+    return arrow.schema([(name, type_of(arrow, of)) for name, of in kind.columns], metadata)
+
+
+def _table(arrow: Any, kind: RowKind, rows: Sequence[Sequence[Any]]) -> Any:
+    schema = schema_of(kind)
     columns = list(zip(*rows)) if rows else [()] * len(kind.columns)
     arrays = [arrow.array(column, field.type) for column, field in zip(columns, schema)]
     return arrow.Table.from_arrays(arrays, schema=schema)
 
 
-def _write(arrow: Any, path: str, table: Any) -> None:
+def read_table(layout: Layout, name: str, columns: Optional[Sequence[str]] = None) -> Any:
+    """Return what a Parquet file of a dataset holds.
+
+    :param columns: only these; None is all.
+    """
+    arrow = load()
+    return arrow.parquet.read_table(arrow.BufferReader(layout.place.read(name)), columns=columns)
+
+
+def write_table(layout: Layout, name: str, table: Any) -> None:
+    """Write a Parquet file of a dataset; errors as :func:`write_part`."""
+    arrow = load()
+    data = arrow.BufferOutputStream()
+    arrow.parquet.write_table(table, data, compression="zstd")
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with replacing(path) as stream:
-            arrow.parquet.write_table(table, stream, compression="zstd")
-            stream.flush()
-            if table.num_rows:
-                os.fsync(stream.fileno())
+        layout.place.write(name, data.getvalue().to_pybytes(), lasting=table.num_rows > 0)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable(os.path.join(layout.folder, name), error) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Callable, Deque, Dict, Iterator, List, Optional, Protocol, Se
 
 from gdbext.fleet import child
 from gdbext.fleet.sources import Source
+from gdbext.fleet.stores.objects import is_url
 
 _BASE = 512 << 20  # bytes that a child may take whatever its core
 _TIMES = 3  # the size of its core, besides
@@ -24,11 +26,13 @@ class Limits:
     :param jobs: children at once.
     :param memory: bytes that all of them may take together.
     :param seconds: for each core, or None.
+    :param disk: bytes of temporary files with cores of object stores, or None.
     """
 
     jobs: int
     memory: int
     seconds: Optional[float]
+    disk: Optional[int] = None
 
 
 @dataclass
@@ -36,11 +40,13 @@ class Task:
     """One core to be examined.
 
     :param memory: bytes that its child may take.
+    :param disk: bytes that a file with it may take.
     :ivar tries: so many children it has had.
     """
 
     source: Source
     memory: int
+    disk: int
     tries: int = 0
 
 
@@ -93,10 +99,17 @@ class Pool:
 
     def run(self, sources: Sequence[Source]) -> Iterator[Outcome]:
         """Examine cores; iterate over what comes of each, as they end. Whoever stops early has to call :meth:`stop`."""
-        self._waiting = deque(Task(one, need_of(one.size, self.limits.memory)) for one in sources)
+        self._waiting = deque(map(self._task, sources))
         while self._waiting or self._running:
             self._start()
             yield from self._await()
+
+    def _task(self, source: Source) -> Task:
+        size = source.size if is_url(source.path) else 0
+        disk = (
+            size if self.limits.disk is None else min(size, self.limits.disk)
+        )  # a larger one has its error from there
+        return Task(source, need_of(source.size, self.limits.memory), disk)
 
     def stop(self) -> None:
         """End all children."""
@@ -115,10 +128,12 @@ class Pool:
             self._running[started.stream] = Running(task, started)
 
     def _next(self) -> Optional[Task]:
-        """Take the first core that there is memory for, or None; the first of all is not passed over for ever."""
-        left = self.limits.memory - sum(running.task.memory for running in self._running.values())
+        """Take the first core that there is memory and disk for, or None."""
+        tasks = [running.task for running in self._running.values()]
+        left = self.limits.memory - sum(task.memory for task in tasks)
+        disk = math.inf if self.limits.disk is None else self.limits.disk - sum(task.disk for task in tasks)
         for at, task in enumerate(self._waiting):
-            if task.memory <= left:
+            if task.memory <= left and task.disk <= disk:
                 del self._waiting[at]
                 return task
             if at == _AHEAD:

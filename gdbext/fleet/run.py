@@ -7,9 +7,10 @@ import os
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
-from typing import Dict, List, NamedTuple, Sequence, Union
+from typing import Callable, Dict, List, NamedTuple, Sequence, Union
 
 from gdbext.cli.workfolder import is_full
 from gdbext.errors import GdbextError
@@ -22,6 +23,8 @@ from gdbext.fleet.layout import DatasetError, Layout, Part, unwritable
 from gdbext.fleet.parts import find_done, write_part
 from gdbext.fleet.pool import Limits, Outcome, Pool, Watcher
 from gdbext.fleet.sources import Source, is_unchanged
+from gdbext.fleet.stores.fetching import examine_there
+from gdbext.starting.lockedfolder import remove_left
 from gdbext.wording import size_text
 
 _CORES, _BYTES, _SECONDS = 500, 32 << 20, 300.0  # of a part at most: cores, what is pending of them, since the last
@@ -40,23 +43,30 @@ class Summary(NamedTuple):
     before: int
 
 
-class Run:
-    """One run. The dataset is its own while it lasts.
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be done besides.
 
-    :param folder: of the dataset.
-    :param discard: whether cores are removed once all have their rows in it.
+    :param discard: whether cores are removed once all have their rows in the dataset.
     :param scheduler: of a Dask cluster, whose workers examine; "" where our own children do.
     """
 
-    def __init__(
-        self, folder: str, how: How, limits: Limits, watcher: Watcher, discard: bool = False, scheduler: str = ""
-    ) -> None:
+    discard: bool = False
+    scheduler: str = ""
+
+
+class Run:
+    """One run. The dataset is its own while it lasts.
+
+    :param folder: of the dataset, or its URL.
+    """
+
+    def __init__(self, folder: str, how: How, limits: Limits, watcher: Watcher, wishes: Wishes = Wishes()) -> None:
         self._layout = Layout(folder)
         self._how = how
         self._limits = limits
         self._watcher = watcher
-        self._discard = discard
-        self._scheduler = scheduler
+        self._wishes = wishes
         self._name = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ-") + os.urandom(2).hex()
         self._parts = 0
         self._pending: Dict[str, int] = {}  # bytes, by core
@@ -68,18 +78,31 @@ class Run:
         :raises DatasetError: there is no room, or it cannot be written. What was finished before is kept.
         :raises MissingDependencyError: pyarrow is not there.
         """
-        self._layout.make()
+        remove_left()
+        self._do(self._layout.make)
         with self._layout.written():
-            self._layout.clean(NAMES)
+            self._do(partial(self._layout.clean, NAMES))
             known = child.run(partial(find_done, self._layout))
             self._pending = {core: os.path.getsize(self._layout.pending_path(core)) for core in known["pending"]}
             before = {*known["done"], *known["pending"]}
             todo = [source for source in sources if source.core not in before]
-            failures = self._examine(todo)
+            try:
+                failures = self._examine(todo)
+            except KeyboardInterrupt:
+                if self._layout.stored:  # where what is pending goes away
+                    self._gather()
+                raise
             self._gather()
-            if self._discard:
+            if self._wishes.discard:
                 _remove(sources)
         return Summary(len(todo), failures, len(sources) - len(todo))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """Do what reads or writes the dataset; a client of a store has threads, and who forks has one."""
+        if self._layout.stored:
+            child.run(work)
+        else:
+            work()
 
     def _examine(self, todo: Sequence[Source]) -> int:
         pool = self._pool()
@@ -95,16 +118,18 @@ class Run:
         return failures
 
     def _pool(self) -> Union[Pool, ClusterPool]:
-        if self._scheduler:
-            return ClusterPool(self._scheduler, self._how, self._limits, self._watcher)
+        if self._wishes.scheduler:
+            return ClusterPool(self._wishes.scheduler, self._how, self._limits, self._watcher)
         return Pool(self._work, self._limits, self._watcher)
 
     def _work(self, source: Source) -> "partial[Document]":
-        return partial(examine, source, self._how)
+        return partial(examine_there, examine, source, self._how)
 
     def _document(self, outcome: Outcome) -> Document:
         """Return the rows of a core, those of its failure where its child did not return any."""
         source, ended = outcome.source, outcome.ended
+        if outcome.late or ended.code < 0:
+            remove_left()  # its temporary files
         if outcome.late:
             return failed(source, "timeout", f"there was no answer after {self._limits.seconds:g} s")
         if ended.code < 0:

@@ -25,11 +25,12 @@ def main() -> None:
     from gdbext.fleet.child import answer, limit_memory
     from gdbext.fleet.examine import How, examine
     from gdbext.fleet.sources import Source
+    from gdbext.fleet.stores.fetching import examine_there
 
     source, how = Source(**question["source"]), How(**question["how"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     limit_memory(question["memory"])
-    json.dump(answer(lambda: examine(source, how)), sys.stdout)
+    json.dump(answer(lambda: examine_there(examine, source, how)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which cores there are: files, folders, patterns and lists of names."""
+"""Which cores there are: files, folders, patterns, lists of names, and what is in object stores."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Dict, Iterable, Iterator, Optional, Sequence, Tuple
+from functools import partial
+from typing import Dict, Iterable, Iterator, Optional, Sequence, Tuple, Union
 
 from gdbext.errors import UsageError
+from gdbext.fleet import child
+from gdbext.fleet.stores import objects
+from gdbext.fleet.stores.objects import Object, Store, is_url
 
 # Extended attributes, and the folder, of systemd-coredump(8).
 _HOSTNAME, _TIMESTAMP = "user.coredump.hostname", "user.coredump.timestamp"
@@ -22,8 +26,8 @@ _COREDUMPCTL = "/var/lib/systemd/coredump"
 class Source:
     """One core.
 
-    :param core: its id: equal as long as path, size and time of change are.
-    :param path: absolute, links resolved.
+    :param core: its id: equal as long as path, size and time of change, in a store the ETag, are.
+    :param path: absolute, links resolved; or a URL.
     :param size: bytes.
     :param time: of the crash where systemd-coredump has noted it, else of its last change; seconds since the epoch.
     :param host: it is from, or None.
@@ -39,19 +43,54 @@ class Source:
 def find_sources(words: Sequence[str], listed: Iterable[str], hosts: Optional[str] = None) -> Sequence[Source]:
     """Return the cores that words name, each once, in the order of words and names.
 
-    :param words: files, folders, patterns; ``-`` is the list, ``coredumpctl`` what systemd-coredump keeps.
+    :param words: files, folders, patterns, URLs; ``-`` is the list, ``coredumpctl`` what systemd-coredump keeps.
     :param listed: names of files, as they come on standard input.
     :param hosts: a regular expression whose first group is the host in a path.
     :raises UsageError: a word names nothing, or that is no regular expression.
+    :raises StoreError: a store cannot be listed.
     """
     pattern = _host_pattern(hosts)
     found: Dict[Tuple[int, int], Source] = {}
     for word in words:
-        paths = listed if word == "-" else _paths_of(word)
-        for path in paths:
-            source, key = _source(path, pattern)
+        for source, key in _sources_of(word, listed, pattern):
             found.setdefault(key, source)
     return list(found.values())
+
+
+def _sources_of(
+    word: str, listed: Iterable[str], pattern: "Optional[re.Pattern[str]]"
+) -> Iterator[Tuple[Source, Tuple[int, int]]]:
+    """Iterate over cores, each with what is the same of all its names."""
+    for path in listed if word == "-" else [word] if is_url(word) else _paths_of(word):
+        if not is_url(path):
+            yield _source(path, pattern)
+            continue
+        objects.load(path)  # so that children need not
+        for facts in child.run(partial(_list_objects, path)):
+            source = _stored(Object(*facts), pattern)
+            yield source, (-2, hash(source.core))
+
+
+def _list_objects(url: str) -> Sequence[Object]:
+    """Return what a URL names: an object, what a pattern matches, or all below a prefix, as of a folder.
+
+    :raises UsageError: nothing.
+    """
+    store = Store(url)
+    found = store.matching() if glob.has_magic(url) else store.objects()
+    names = [name for name in sorted(found) if not any(part.startswith(".") for part in name.split("/"))]
+    ours = [name[: -len("dataset.json")] for name in names if name.split("/")[-1] == "dataset.json"]
+    ours = [place for place in ours if any(name.startswith(f"{place}schema/") for name in names)]
+    kept = [found[name] for name in names if not name.startswith(tuple(ours))]
+    if not found:
+        raise UsageError(f"{url} does not exist", "an object, a pattern, or a prefix with objects below it")
+    return kept
+
+
+def _stored(found: Object, pattern: "Optional[re.Pattern[str]]") -> Source:
+    host = pattern.search(found.url) if pattern is not None else None
+    core = identify(found.url, found.size, found.tag)
+    return Source(core, found.url, found.size, found.time, host and host[1])
 
 
 def is_unchanged(source: Source) -> bool:
@@ -60,7 +99,7 @@ def is_unchanged(source: Source) -> bool:
     :raises FileNotFoundError: it is gone.
     """
     facts = os.stat(source.path)
-    return _identify(source.path, facts.st_size, facts.st_mtime_ns) == source.core
+    return identify(source.path, facts.st_size, facts.st_mtime_ns) == source.core
 
 
 def _host_pattern(hosts: Optional[str]) -> "Optional[re.Pattern[str]]":
@@ -112,14 +151,18 @@ def _source(path: str, pattern: "Optional[re.Pattern[str]]") -> Tuple[Source, Tu
     try:
         facts = os.stat(real)
     except OSError:
-        return Source(_identify(real, 0, 0), real, 0, 0.0, _find_host(real, pattern)), (-1, hash(real))
-    core = _identify(real, facts.st_size, facts.st_mtime_ns)
+        return Source(identify(real, 0, 0), real, 0, 0.0, _find_host(real, pattern)), (-1, hash(real))
+    core = identify(real, facts.st_size, facts.st_mtime_ns)
     time = _find_time(real) or facts.st_mtime
     source = Source(core, real, facts.st_size, time, _find_host(real, pattern))
     return source, (facts.st_dev, facts.st_ino)
 
 
-def _identify(path: str, size: int, changed: int) -> str:
+def identify(path: str, size: int, changed: Union[int, str]) -> str:
+    """Return the id of a core.
+
+    :param changed: when it was changed, in nanoseconds; of an object its tag.
+    """
     text = f"{path}\0{size}\0{changed}"
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

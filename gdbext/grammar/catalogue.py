@@ -1002,10 +1002,11 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         run="fleet.command:run",
         summary="Examine many cores, several at once, and put their rows into a dataset",
         description="SOURCE is a core, a folder (all files in it), a pattern, - for names on standard input, one a "
-        "line, or coredumpctl for what systemd keeps. Each core is examined in a process of its own, with limits "
-        "of memory and time, by triage, blocks summary, blocks leaks, blocks types and lockwait; packed "
-        "cores are unpacked. gdb is borrowed for names where a file of the core's is on this machine.\n\nDIR "
-        "gets Parquet files, a folder for each kind of row: docs/fleet.md has them. What has rows already is "
+        "line, coredumpctl for what systemd keeps, or a URL such as s3://bucket/prefix. Each core is examined in a "
+        "process of its own, with limits of memory and time, by triage, blocks summary, blocks leaks, blocks types and "
+        "lockwait; packed cores are unpacked. gdb is borrowed for names where a file of the core's is on this "
+        "machine.\n\nDIR, a folder or a URL, gets Parquet files, a folder for each kind of row: docs/fleet.md has "
+        "them. What has rows already is "
         "passed over, so running again goes on where it was stopped, however it ended. A core without an "
         "answer has a row that says why. The exit status is 0 once each core has its rows.",
         options=(

@@ -25,8 +25,11 @@ from gdbext.errors import MissingDependencyError, is_memory_short, out_of_memory
 FLOORS = {"numpy": (1, 19), "tabulate": (0, 8, 9), "tomli": (1, 1)}  # those of requirements/gdb.txt
 NEEDED = tuple(FLOORS)
 DRAWING = {"jinja2": (3, 0)}  # those of requirements/report.txt, which may be left out
-# Those of requirements/fleet.txt and cluster.txt, which nobody has unasked.
+# Those of requirements/fleet.txt, cluster.txt and s3.txt, which nobody has unasked.
 FLEET = {"pyarrow": (10,), "pyarrow.parquet": (), "duckdb": (0, 9), "distributed": (2023, 1)}
+FLEET.update({"fsspec": (2023, 6), "fsspec.core": (), "s3fs": (2023, 6)})
+_EXTRAS = {"distributed": "pip install 'gdbext[cluster]'"}
+_EXTRAS.update(dict.fromkeys(("fsspec", "s3fs"), "run ./install.sh --s3, or pip install 'gdbext[s3]'"))
 HANDED_ON = "GDBEXT_PACKAGES"  # directories where the shell program's Python has them
 
 _THREADS = "OPENBLAS_NUM_THREADS"
@@ -163,8 +166,7 @@ def _missing(names: Sequence[str], reason: str = "") -> MissingDependencyError:
         reason = _why_not()
     because = f" ({reason})" if reason else ""
     if names[0] in FLEET:
-        hint = "run ./install.sh --fleet, or pip install 'gdbext[fleet]'"
-        hint = hint if names[0] != "distributed" else "pip install 'gdbext[cluster]'"
+        hint = _EXTRAS.get(names[0], "run ./install.sh --fleet, or pip install 'gdbext[fleet]'")
         return MissingDependencyError(f"Python {version} cannot import {names[0]}{because}", hint)
     message = f"gdb's Python {version} cannot import {', '.join(names)}{because}"
     installer = os.path.join(_root, "install.sh")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -15,14 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from gdbext.fleet import kinds
 from tests.support import gdbrun
 from tests.support.cache import CHECKOUT
 from tests.support.glibcs import Unavailable, glibc
+from tests.support.objectstore import BUCKET, object_store
 from tests.unit.fleet import made
 
 SOURCE = CHECKOUT / "tests" / "containers" / "causes.c"
 CRASHES = ("header", "route", "twice", "promise")
 OTHERS = ("requests", "sessions", "orders", "again", "table", "overrun")
+KIND_NAMES = [kind.name for kind in kinds.KINDS]
 KINDS = {
     **dict.fromkeys(CRASHES, "crash"), "requests": "leak", "sessions": "leak", "orders": "deadlock",
     "again": "self-deadlock", "overrun": "corruption",
@@ -137,6 +141,47 @@ def test_names_of_a_gdb_that_is_not_borrowed_are_not_known(dataset, tmp_path):
     fleet("run", core, "-o", tmp_path / "data", "--no-gdb", "--commands", "blocks summary")
     assert query(tmp_path / "data", "SELECT debugger, status = 2, signal FROM cores") == [(False, False, "SIGSEGV")]
     assert query(tmp_path / "data", "SELECT command FROM answers ORDER BY 1") == [("blocks summary",), ("triage",)]
+
+
+@pytest.mark.skipif(not (find_spec("s3fs") and find_spec("moto")), reason="needs s3fs and moto")
+def test_cores_and_rows_in_an_object_store_are_those_in_folders(dataset, tmp_path, monkeypatch):
+    data, _ = dataset
+    some = "path LIKE '%/one/%' AND (path LIKE '%/header/%' OR path LIKE '%/sessions/%' OR path LIKE '%/cut')"
+    cores = [sparse(Path(core), tmp_path) for (core,) in query(data, f"SELECT path FROM cores WHERE {some}")]
+    fleet("run", *cores, "-o", tmp_path / "here")
+    with object_store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        put = f"import fsspec; fsspec.filesystem('s3').put({list(map(str, cores))}, {keys_of(cores)})"
+        subprocess.run([sys.executable, "-c", put], check=True)
+        fleet("run", f"s3://{BUCKET}/in", "-o", f"s3://{BUCKET}/out")
+        assert "; 3 had rows before" in fleet("run", f"s3://{BUCKET}/in", "-o", f"s3://{BUCKET}/out")
+        assert fleet("top", f"s3://{BUCKET}/out") and fleet("new", f"s3://{BUCKET}/out", status=1)
+        assert named_rows(f"s3://{BUCKET}/out") == named_rows(tmp_path / "here")
+
+
+def sparse(core, folder):
+    """Return a copy of a core whose pages of zeros are holes: a store does not know which were."""
+    copy = folder / "cores" / core.parent.name / core.name
+    copy.parent.mkdir(parents=True)
+    subprocess.run(["cp", "--sparse=always", core, copy], check=True)
+    return copy
+
+
+def keys_of(cores):
+    return [f"{BUCKET}/in/{core.parent.name}/{core.name}" for core in cores]
+
+
+def named_rows(data):
+    """Return all rows of all kinds, without what is measured and when, by the last two names of their cores."""
+    less = {"cores": "core, path, time, taken, seconds, cpu_seconds, peak_bytes"}
+    text = " UNION ALL ".join(
+        f"SELECT '{kind}', its_core, CAST(made AS VARCHAR) FROM "
+        f"(SELECT core AS id, * EXCLUDE ({less.get(kind, 'core')}) FROM {kind}) AS made JOIN "
+        "(SELECT core AS id, regexp_extract(path, '[^/]+/[^/]+$') AS its_core FROM cores) USING (id)"
+        for kind in KIND_NAMES
+    )
+    return sorted(re.sub(r"'id': \w+|(s3:/|/tmp)[^ ']*/", "", " ".join(row)) for row in query(data, text))
 
 
 @contextmanager

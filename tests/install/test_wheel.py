@@ -90,6 +90,7 @@ def test_states_what_it_needs(wheel):
     floors = (CHECKOUT / "requirements" / "gdb.txt").read_text().split()
     assert {f"Requires-Dist: {floor}" for floor in floors} <= set(lines)
     assert [line for line in lines if "duckdb" in line and "fleet" in line and line.startswith("Requires-Dist: ")]
+    assert [line for line in lines if "s3fs" in line and "s3" in line and line.startswith("Requires-Dist: ")]
     assert [line for line in lines if "jinja2" in line and "report" in line and line.startswith("Requires-Dist: ")]
 
 

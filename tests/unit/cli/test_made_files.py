@@ -49,11 +49,16 @@ MAKERS = {
     },
     "gdbext/fleet/command.py": {"replacing": USERS + ": --json=FILE of fleet"},
     "gdbext/fleet/layout.py": {
+        "mkdir": OURS + ": rows for an object store, until they are in a part",
         "makedirs": "folders of the user's dataset, by the umask",
-        "replacing": USERS + ": dataset.json",
         "O_CREAT": "the user's, by the umask: the lock of a dataset",
     },
-    "gdbext/fleet/parts.py": {"makedirs": "folders of the user's dataset", "replacing": USERS + ": Parquet files"},
+    "gdbext/fleet/stores/fetching.py": {"open": OURS + ": a core of an object store"},
+    "gdbext/fleet/stores/objects.py": {"makedirs": OURS + ": a copy of a dataset in an object store"},
+    "gdbext/fleet/stores/places.py": {
+        "makedirs": "folders of the user's dataset, by the umask",
+        "replacing": USERS + ": files of a dataset",
+    },
     "gdbext/fleet/run.py": {"replacing": USERS + ": rows of one core, until they are in a part"},
     "gdbext/grammar/exchange.py": {"open": OURS + ": question, answer, trailer"},
     "gdbext/recording/journal.py": {

@@ -78,10 +78,11 @@ def rows_of(dataset):
 
     In a process of its own: engines have threads, and who forks has one.
     """
-    return child.run(partial(_rows_of, dataset))
+    return child.run(partial(read_rows, dataset))
 
 
-def _rows_of(dataset):
+def read_rows(dataset):
+    """As :func:`rows_of`, in this process."""
     import duckdb
 
     layout = Layout(str(dataset))

@@ -22,8 +22,9 @@ from gdbext.fleet.examine import How
 from gdbext.fleet.kinds import NAMES
 from gdbext.fleet.layout import DatasetError, Layout, Part
 from gdbext.fleet.pool import Limits, need_of
-from gdbext.fleet.run import Run
+from gdbext.fleet.run import Run, Wishes
 from gdbext.fleet.sources import find_sources
+from gdbext.fleet.stores import places
 
 from . import made
 
@@ -70,7 +71,7 @@ def test_cores_are_discarded_once_all_have_rows_unless_they_have_changed(tmp_pat
     cores = made.write_cores(tmp_path / "cores", ["a", "no-core", "b"])
     found = find_sources([str(cores)], ())
     (cores / "core.002").write_text("changed")
-    Run(str(tmp_path / "data"), HOW, made.UNLIMITED, made.Unwatched(), discard=True).run(found)
+    Run(str(tmp_path / "data"), HOW, made.UNLIMITED, made.Unwatched(), Wishes(discard=True)).run(found)
     assert os.listdir(cores) == ["core.002"] and len(made.rows_of(tmp_path / "data")["cores"]) == 3
 
 
@@ -127,7 +128,7 @@ def test_wherever_a_disk_is_full_the_next_run_completes_the_rows(tmp_path, monke
         text = json.dumps(run.measured(made.examine(source, HOW), 0, 0, 0))
         (tmp_path / "data" / "pending" / f"{source.core}.json").write_text(text)
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "replacing", full_at(at))
+        patch.setattr(places, "replacing", full_at(at))
         with pytest.raises(DatasetError, match="No space left"):
             write_part(layout, Part("broken", 1), [source.core for source in sources])
         assert not layout.parts()

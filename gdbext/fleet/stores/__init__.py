@@ -1,0 +1,1 @@
+"""Where cores come from and datasets go to, besides folders: object stores, by URL."""
