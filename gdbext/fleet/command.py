@@ -54,7 +54,7 @@ def run(options: Options) -> int:
     folder = _load_store(given.value("output"))
     how = How(_commands(given.value("commands")), _find_gdb(options), options.sysroot)
     sources = find_sources(given.words, _listed() if "-" in given.words else (), given.value("host"))
-    wishes = Wishes(given.flag("discard"), given.value("scheduler") or "")
+    wishes = Wishes(given.flag("discard"), given.flag("retry"), given.value("scheduler") or "")
     if wishes.discard and any(is_url(source.path) for source in sources):
         raise UsageError("--discard removes files, no objects of a store", "the store's lifecycle rules remove those")
     limits = Limits(_jobs(given.value("jobs")), _memory(given.value("memory")), options.timeout, _disk())

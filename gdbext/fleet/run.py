@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
-from typing import Callable, Dict, List, NamedTuple, Sequence, Union
+from typing import Callable, Dict, FrozenSet, List, NamedTuple, Sequence, Union
 
 from gdbext.cli.workfolder import is_full
 from gdbext.errors import GdbextError
@@ -19,9 +19,10 @@ from gdbext.fleet import child
 from gdbext.fleet.cluster import ClusterPool
 from gdbext.fleet.examine import Document, How, examine, failed, measured
 from gdbext.fleet.kinds import NAMES
-from gdbext.fleet.layout import DatasetError, Layout, Part, unwritable
+from gdbext.fleet.layout import LAST, DatasetError, Layout, Part, unwritable
 from gdbext.fleet.parts import find_done, write_part
 from gdbext.fleet.pool import Limits, Outcome, Pool, Watcher
+from gdbext.fleet.retrying import find_failed, take_out
 from gdbext.fleet.sources import Source, is_unchanged
 from gdbext.fleet.stores.fetching import examine_there
 from gdbext.starting.lockedfolder import remove_left
@@ -48,10 +49,12 @@ class Wishes:
     """What is to be done besides.
 
     :param discard: whether cores are removed once all have their rows in the dataset.
+    :param retry: whether cores that have no answer are examined again.
     :param scheduler: of a Dask cluster, whose workers examine; "" where our own children do.
     """
 
     discard: bool = False
+    retry: bool = False
     scheduler: str = ""
 
 
@@ -67,6 +70,7 @@ class Run:
         self._limits = limits
         self._watcher = watcher
         self._wishes = wishes
+        self._again: FrozenSet[str] = frozenset()  # cores whose rows are to be replaced
         self._name = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ-") + os.urandom(2).hex()
         self._parts = 0
         self._pending: Dict[str, int] = {}  # bytes, by core
@@ -83,8 +87,11 @@ class Run:
         with self._layout.written():
             self._do(partial(self._layout.clean, NAMES))
             known = child.run(partial(find_done, self._layout))
+            if self._wishes.retry:
+                failed_before = child.run(partial(find_failed, self._layout))
+                self._again = frozenset(failed_before) & {source.core for source in sources}
             self._pending = {core: os.path.getsize(self._layout.pending_path(core)) for core in known["pending"]}
-            before = {*known["done"], *known["pending"]}
+            before = {*known["done"], *known["pending"]} - self._again
             todo = [source for source in sources if source.core not in before]
             try:
                 failures = self._examine(todo)
@@ -164,10 +171,16 @@ class Run:
         while self._pending:
             self._parts += 1
             cores = self._next_part()
-            child.run(partial(write_part, self._layout, Part(self._name, self._parts), cores))
+            child.run(partial(self._write, Part(self._name, self._parts), cores))
             for core in cores:
                 del self._pending[core]
         self._gathered = time.monotonic()
+
+    def _write(self, part: Part, cores: Sequence[str]) -> None:
+        again = self._again.intersection(cores)
+        if again and part not in self._layout.found(LAST):
+            take_out(self._layout, again)
+        write_part(self._layout, part, cores)
 
     def _next_part(self) -> Sequence[str]:
         cores: List[str] = []

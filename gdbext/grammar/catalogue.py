@@ -1018,6 +1018,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
             Option("host", "text", "the host a core is from: the first group of REGEX in its path", metavar="REGEX"),
             Option("scheduler", "text", "have the workers of a Dask cluster examine the cores", metavar="tcp://ADDRESS"),
             Option("metrics", "text", "write figures of the dataset for Prometheus", metavar="FILE", names="file"),
+            Option("retry", "flag", "examine cores again that have a row without an answer, and replace it"),
             Option("discard", "flag", "remove the cores once all have their rows"),
             Option("no-gdb", "flag", "borrow no gdb: no names of functions, variables and types"),
             *(option for option in SHELL_OPTIONS if option.name in ("timeout", "gdb", "sysroot", "help")),

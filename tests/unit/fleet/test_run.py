@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from gdbext import files
 from gdbext.errors import GdbextError, UsageError
 from gdbext.fleet import child, parts, run
 from gdbext.fleet import layout as layouts
-from gdbext.fleet.examine import How
+from gdbext.fleet.examine import How, failed
 from gdbext.fleet.kinds import NAMES
 from gdbext.fleet.layout import DatasetError, Layout, Part
 from gdbext.fleet.pool import Limits, need_of
@@ -178,3 +179,95 @@ def test_a_child_takes_no_more_address_space_than_it_may(tmp_path):
     assert len(child.run(lambda: "x" * (8 << 20), 64 << 20)) == 8 << 20
     with pytest.raises(Exception, match="not enough memory"):
         child.run(lambda: len(bytearray(256 << 20)), 64 << 20)
+
+
+def failing(kinds):
+    """Return what examines cores as the usual one does, but for those whose texts begin like this: these fail."""
+
+    def examine(source, how):
+        with open(source.path, encoding="utf-8") as file:
+            text = file.read()
+        return failed(source, "made-up", f"by {kinds}") if text.startswith(kinds) else made.examine(source, how)
+
+    return examine
+
+
+def rerun(cores, dataset, retry=True):
+    sources = find_sources([str(cores)], ())
+    return Run(str(dataset), HOW, made.UNLIMITED, made.Unwatched(), Wishes(retry=retry)).run(sources)
+
+
+def test_cores_without_an_answer_are_tried_again_and_have_one_row_each(tmp_path, monkeypatch):
+    cores = made.write_cores(tmp_path / "cores", ["a", "b1", "b2", "c", "d"])
+    run_over(cores, tmp_path / "whole")
+    monkeypatch.setattr(run, "examine", failing(("b", "c")))
+    assert run_over(cores, tmp_path / "data") == (5, 3, 0)
+    monkeypatch.setattr(run, "examine", failing(("c",)))
+    assert rerun(cores, tmp_path / "data", retry=False) == (0, 0, 5)
+    assert rerun(cores, tmp_path / "data") == (3, 1, 2)
+    assert [kind for kind in errors_of(tmp_path / "data").values() if kind] == ["made-up"]
+    monkeypatch.setattr(run, "examine", made.examine)
+    assert rerun(cores, tmp_path / "data") == (1, 0, 4)
+    assert made.rows_of(tmp_path / "data") == made.rows_of(tmp_path / "whole")
+    assert rerun(cores, tmp_path / "data") == (0, 0, 5)
+
+
+def ended_at(number):
+    """Return functions that write and remove files of a dataset, until so many were: then the process is killed."""
+    done = []
+
+    def counted(work):
+        def do(self, name, *arguments, **named):
+            done.append(name)
+            if len(done) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            work(self, name, *arguments, **named)
+
+        return do
+
+    return counted(places.Files.write), counted(places.Files.remove)
+
+
+def killed_at(number, work, monkeypatch):
+    """Do work in a process that is killed at its n-th file; return whether it was."""
+    with monkeypatch.context() as patch:
+        for name, function in zip(("write", "remove"), ended_at(number)):
+            patch.setattr(places.Files, name, function)
+        started = child.start(work)
+        while not started.read():
+            pass
+        ended = started.finish()
+    assert ended.code in (0, -signal.SIGKILL)
+    return ended.code < 0
+
+
+def test_rows_are_replaced_whole_however_often_a_retry_is_killed(tmp_path, monkeypatch):
+    cores = made.write_cores(tmp_path / "cores", ["a", "b", "c"])
+    run_over(cores, tmp_path / "whole")
+    monkeypatch.setattr(run, "examine", failing(("b",)))
+    run_over(cores, tmp_path / "first")
+    monkeypatch.setattr(run, "examine", made.examine)
+    (again,) = (one for one in find_sources([str(cores)], ()) if one.path.endswith("1"))
+    layouts_ = []
+    killed = True
+    while killed:
+        layouts_.append(Layout(str(tmp_path / f"data-{len(layouts_)}")))
+        shutil.copytree(tmp_path / "first", layouts_[-1].folder)
+        killed = killed_at(len(layouts_), partial(replace_row, layouts_[-1].folder, again), monkeypatch)
+        rerun(cores, layouts_[-1].folder)
+    assert len(layouts_) == 5  # cores of before; answers, problems, cores
+    assert all_rows(layouts_) == [made.rows_of(tmp_path / "whole")] * 5
+
+
+def replace_row(dataset, source):
+    layout = Layout(dataset)
+    with open(layout.pending_path(source.core), "w", encoding="utf-8") as file:
+        json.dump(run.measured(made.examine(source, HOW), 0, 0, 0), file)
+    one = Run(dataset, HOW, made.UNLIMITED, made.Unwatched(), Wishes(retry=True))
+    one._again = frozenset([source.core])
+    one._write(Part("again", 1), [source.core])
+
+
+def all_rows(layouts_):
+    """Return the rows of datasets, as :func:`made.rows_of`."""
+    return child.run(lambda: [made.read_rows(layout.folder) for layout in layouts_])
