@@ -20,6 +20,7 @@ from gdbext.fleet.cluster import ClusterPool
 from gdbext.fleet.examine import Document, How, examine, failed, measured
 from gdbext.fleet.kinds import NAMES
 from gdbext.fleet.layout import LAST, DatasetError, Layout, Part, unwritable
+from gdbext.fleet.merging import merge_small
 from gdbext.fleet.parts import find_done, write_part
 from gdbext.fleet.pool import Limits, Outcome, Pool, Watcher
 from gdbext.fleet.retrying import find_failed, take_out
@@ -100,6 +101,7 @@ class Run:
                     self._gather()
                 raise
             self._gather()
+            self._merge()
             if self._wishes.discard:
                 _remove(sources)
         return Summary(len(todo), failures, len(sources) - len(todo))
@@ -181,6 +183,10 @@ class Run:
         if again and part not in self._layout.found(LAST):
             take_out(self._layout, again)
         write_part(self._layout, part, cores)
+
+    def _merge(self) -> None:
+        if self._parts:
+            child.run(partial(merge_small, self._layout, Part(self._name, self._parts + 1)))
 
     def _next_part(self) -> Sequence[str]:
         cores: List[str] = []

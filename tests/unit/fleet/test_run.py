@@ -17,7 +17,7 @@ import pytest
 
 from gdbext import files
 from gdbext.errors import GdbextError, UsageError
-from gdbext.fleet import child, parts, run
+from gdbext.fleet import child, merging, parts, run
 from gdbext.fleet import layout as layouts
 from gdbext.fleet.examine import How, failed
 from gdbext.fleet.kinds import NAMES
@@ -241,22 +241,17 @@ def killed_at(number, work, monkeypatch):
     return ended.code < 0
 
 
-def test_rows_are_replaced_whole_however_often_a_retry_is_killed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("at", (2, 4))  # of cores without the old row; answers, problems, cores with the new one
+def test_rows_are_replaced_whole_wherever_a_retry_is_killed(tmp_path, monkeypatch, at):
     cores = made.write_cores(tmp_path / "cores", ["a", "b", "c"])
     run_over(cores, tmp_path / "whole")
     monkeypatch.setattr(run, "examine", failing(("b",)))
-    run_over(cores, tmp_path / "first")
+    run_over(cores, tmp_path / "data")
     monkeypatch.setattr(run, "examine", made.examine)
     (again,) = (one for one in find_sources([str(cores)], ()) if one.path.endswith("1"))
-    layouts_ = []
-    killed = True
-    while killed:
-        layouts_.append(Layout(str(tmp_path / f"data-{len(layouts_)}")))
-        shutil.copytree(tmp_path / "first", layouts_[-1].folder)
-        killed = killed_at(len(layouts_), partial(replace_row, layouts_[-1].folder, again), monkeypatch)
-        rerun(cores, layouts_[-1].folder)
-    assert len(layouts_) == 5  # cores of before; answers, problems, cores
-    assert all_rows(layouts_) == [made.rows_of(tmp_path / "whole")] * 5
+    assert killed_at(at, partial(replace_row, str(tmp_path / "data"), again), monkeypatch)
+    rerun(cores, tmp_path / "data")
+    assert made.rows_of(tmp_path / "data") == made.rows_of(tmp_path / "whole")
 
 
 def replace_row(dataset, source):
@@ -268,6 +263,55 @@ def replace_row(dataset, source):
     one._write(Part("again", 1), [source.core])
 
 
+def small_parts(folder, count):
+    """Make a dataset of so many parts, and return it."""
+    cores = made.write_cores(folder / "cores", [])
+    for number in range(len(os.listdir(cores)), count):
+        (cores / f"core.{number}").write_text(f"text {number}" if number % 3 else "no-core")
+        run_over(cores, folder / "small")
+    return folder / "small"
+
+
+def test_small_parts_become_one_and_however_that_is_ended_all_rows_count_once(tmp_path, monkeypatch):
+    dataset = small_parts(tmp_path, 3)
+    rows = made.rows_of(dataset)
+    monkeypatch.setattr(merging, "_FEW", 2)
+    layouts_ = []
+    killed = True
+    while killed:
+        layouts_.append(Layout(str(tmp_path / f"data-{len(layouts_)}")))
+        shutil.copytree(dataset, layouts_[-1].folder)
+        merge = partial(merging.merge_small, layouts_[-1], Part("joined", 1))
+        killed = killed_at(len(layouts_), merge, monkeypatch)
+    # What it is made of, and three kinds; then of three parts as many, and what it is made of, are removed.
+    assert len(layouts_) == 1 + 3 + 7 + 1 + 1
+    assert all_rows(layouts_) == [rows] * len(layouts_)
+    for layout in layouts_:
+        layout.clean(NAMES)
+    assert all_rows(layouts_) == [rows] * len(layouts_)
+    assert len(layouts_[-1].parts()) == 1 and not layouts_[-1].found("replaced")
+
+
 def all_rows(layouts_):
     """Return the rows of datasets, as :func:`made.rows_of`."""
     return child.run(lambda: [made.read_rows(layout.folder) for layout in layouts_])
+
+
+def test_a_run_joins_small_parts_when_there_are_many_and_lets_others_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "_FEW", 3)
+    dataset = small_parts(tmp_path, 3)
+    layout = Layout(str(dataset))
+    assert len(layout.parts()) == 3
+    other = layout.parts()[0]
+    foreign(layout.path("cores", other))
+    small_parts(tmp_path, 4)
+    assert len(layout.parts()) == 4
+    small_parts(tmp_path, 5)
+    assert len(layout.parts()) == 2 and other in layout.parts()
+    assert len(made.rows_of(dataset)["cores"]) == 5
+
+
+def foreign(path):
+    """Have a file be of another version, with a column more."""
+    made.query(f"COPY (SELECT *, 1 AS more FROM read_parquet('{path}')) TO '{path}.new' (FORMAT parquet)")
+    os.replace(f"{path}.new", path)
