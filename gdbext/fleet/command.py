@@ -32,6 +32,7 @@ _FILE = "file://"
 _MIB = 1 << 20
 _LEAST = 640 * _MIB
 _TOP = 20
+_LISTED = 200
 _RESERVED = 256 * _MIB  # for the run itself, and for what writes
 _FAILED_SINCE = "SELECT count(*) FROM cores WHERE time >= ? AND status = 2"
 
@@ -203,6 +204,26 @@ def new(options: Options) -> int:
         )
     status = Status.FINDINGS if rows else Status.PARTIAL if failed else Status.CLEAN
     return _show(options, result.columns, rows, status)
+
+
+def report(options: Options) -> int:
+    """Write a page about a dataset; return the exit status; errors as :func:`sql`."""
+    from gdbext.fleet.questions import parse_span
+
+    given = options.arguments
+    folder, output = _only(options), given.value("output")
+    if output is None:
+        raise UsageError("no file is named", "gdbext fleet report DIR -o FILE.html")
+    since = time.time() - parse_span(given.value("since"))
+    dataset = _open(folder)
+    dependencies.load(*dependencies.DRAWING)
+    from gdbext.fleet.overview import make_document
+    from gdbext.render.page.fleetpage import fleet_page
+
+    document = make_document(dataset, folder, since, given.value("limit") or _LISTED)
+    _write(output, fleet_page(document, given.flag("redact")))
+    put(f"{output}: {count_text(document['data']['totals']['cores'], 'core')}, {size_text(os.path.getsize(output))}\n")
+    return int(Status.CLEAN)
 
 
 def _only(options: Options) -> str:

@@ -1069,6 +1069,28 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
         own=True,
     ),
     CommandSpec(
+        "fleet report",
+        run="fleet.command:report",
+        summary="One page about a dataset: causes, what is new, where, since when, the worst cores",
+        description="FILE becomes one page of HTML that needs no network and no server: the verdict; causes by "
+        "signature, each with its hosts and builds, when it was seen, and the command that goes on with one of its "
+        "cores; cores over time; the ten with most memory and most leaked; what could not be examined. Its figures "
+        "are those of `fleet sql`; they stand in it as JSON, too.\n\nNames and texts of targets stand in it as text. "
+        "--redact leaves them out: programs, hosts, causes, paths are numbered instead.",
+        options=(
+            Option("output", "text", "write the page", metavar="FILE", short="o", names="file"),
+            Option("since", "text", "what is new: a number with s, m, h, d or w before now (default 1d)",
+                   default="1d", metavar="TIME"),
+            Option("redact", "flag", "show no text of a target's"),
+            Option("limit", "int", "show N rows of a list (default 200)", metavar="N"),
+            *(option for option in SHELL_OPTIONS if option.name == "help"),
+        ),
+        words="DIR",
+        names="folder",
+        example="gdbext fleet report crashes -o crashes.html",
+        own=True,
+    ),
+    CommandSpec(
         "completion",
         run="cli.completion:print_script",
         summary="Print what makes bash, zsh or fish complete gdbext's commands, options and values",

@@ -67,7 +67,8 @@ def modules_of_checkout():
     own = (path.relative_to(CHECKOUT) for path in (CHECKOUT / "gdbext").rglob("*.py"))
     mounted = (
         Path("gdbext") / path.relative_to(CHECKOUT)
-        for top in ("commands", "printers", "shapes") for path in (CHECKOUT / top).rglob("*.py")
+        for top in ("commands", "printers", "shapes")
+        for path in (CHECKOUT / top).rglob("*.py")
     )
     return {str(path) for path in (*own, *mounted)}
 
@@ -78,7 +79,8 @@ def test_holds_every_module_and_no_other(wheel):
     assert {name for name in shipped if name.endswith(".py")} == modules_of_checkout()
     assert {name.split("/")[0] for name in shipped} == {"gdbext"}
     shapes = {f"gdbext/shapes/{path.name}" for path in (CHECKOUT / "shapes").glob("*.toml")}
-    page = {f"gdbext/render/page/{name}" for name in ("page.html", "page.css", "page.js", "map.svg")}
+    parts = ("page.html", "fleet.html", "tables.html", "page.css", "page.js", "map.svg")
+    page = {f"gdbext/render/page/{name}" for name in parts}
     assert shapes and {"gdbext/canned.gdb", *shapes, *page} <= shipped
 
 
@@ -122,7 +124,11 @@ def test_program_starts_from_the_wheel(wheel, tmp_path):
         archive.extractall(tmp_path)
     result = subprocess.run(
         [sys.executable, "-m", "gdbext.cli", "--help"],
-        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert result.returncode == 0, result.stderr
     assert "gdbext" in result.stdout

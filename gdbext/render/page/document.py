@@ -81,7 +81,7 @@ class _Cutter:
 # Fields that hold words of ours, whatever the target says; and those that hold sentences, with its names in them.
 _OURS = (
     "schema", "version", "kind", "severity", "confidence", "use", "primitive", "recognised_by", "reach", "state",
-    "syscall", "verdict", "signal", "blocks_are", "total", "reach",
+    "syscall", "verdict", "signal", "unit", "blocks_are", "total", "reach",
 )  # fmt: skip
 _SENTENCES = (
     "message", "summary", "remedy", "evidence", "sentences", "explanations", "notes", "because", "death", "advice",

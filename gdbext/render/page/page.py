@@ -6,6 +6,7 @@ import base64
 import hashlib
 from dataclasses import dataclass
 from importlib.resources import files
+from shlex import quote
 from typing import Any, Dict, Mapping, Optional
 
 from gdbext.errors import MissingDependencyError
@@ -48,21 +49,28 @@ def page(report: Report, target: Optional[Target], how: How = How()) -> str:
 
 def page_of(document: Mapping[str, Any]) -> str:
     """Return the page about a document; it shows nothing that is not in it."""
+    return rendered("page.html", document, pictures=_pictures(document["data"]), growth=growth, sections=sections)
+
+
+def rendered(template: str, document: Mapping[str, Any], **more: Any) -> str:
+    """Return the page that a template makes of a document, with the style and the script that all pages have.
+
+    :param more: what else the template names.
+    :raises MissingDependencyError: as :func:`page`.
+    """
     style, script = (files(_PACKAGE).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     environment = _environment()
     safe = environment.filters["safe"]
     return str(
-        environment.get_template("page.html").render(
+        environment.get_template(template).render(
             document=document,
             data=document["data"],
-            pictures=_pictures(document["data"]),
-            growth=growth,
-            sections=sections,
             style=safe(style),
             script=safe(script),
             policy=_policy(style, script),
             json=safe(embedded(document)),
             made=MADE,
+            **more,
         )
     )
 
@@ -122,5 +130,8 @@ def _environment() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(text=texts.text, size=texts.size, count=texts.count, share=texts.share, span=texts.span)
+    environment.filters.update(
+        text=texts.text, size=texts.size, count=texts.count, share=texts.share, when=texts.when, span=texts.span,
+        shell=quote,
+    )  # fmt: skip
     return environment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any, Optional
 
 from gdbext.render.values import shorten
@@ -36,6 +37,15 @@ def share(value: Optional[float]) -> str:
     if value is not None and 0 < value < _LEAST:
         return f"< {per_cent(2 * _LEAST)}"
     return UNKNOWN if value is None else per_cent(value)
+
+
+def when(value: Optional[float]) -> str:
+    """Return a time, in seconds since the epoch, as date and minute (UTC); 0 is not known."""
+    try:
+        known = datetime.fromtimestamp(value, timezone.utc) if value else None
+    except (ValueError, OverflowError, OSError):  # a clock that was set to anything
+        known = None
+    return UNKNOWN if known is None else known.strftime("%Y-%m-%d %H:%M")
 
 
 def span(value: Optional[float]) -> str:
