@@ -102,6 +102,7 @@ class Run:
                 raise
             self._gather()
             self._merge()
+            remove_left()  # of cores whose time was over: theirs are dead by now
             if self._wishes.discard:
                 _remove(sources)
         return Summary(len(todo), failures, len(sources) - len(todo))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import subprocess
+import sys
 import tempfile
 from functools import partial
 from importlib.util import find_spec
@@ -14,18 +17,18 @@ from gdbext.errors import GdbextError, UsageError
 from gdbext.fleet import child, run
 from gdbext.fleet.asking import Dataset
 from gdbext.fleet.examine import How
-from gdbext.fleet.layout import Layout
 from gdbext.fleet.pool import Limits
 from gdbext.fleet.run import Run
 from gdbext.fleet.sources import find_sources
 from gdbext.fleet.stores.objects import Store, StoreError
+from tests.support.cache import CHECKOUT
 from tests.support.objectstore import BUCKET, object_store
 
 from . import made
 
 NEEDED = ("pyarrow", "duckdb", "s3fs", "moto")
 pytestmark = pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}")
-TEXTS = ["a", "no-core", "bc", "def"]
+TEXTS = ["a", "no-core", "bc"]
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +87,10 @@ def _ask(dataset, texts):
 
 def test_rows_of_a_store_are_those_of_a_folder(cores, bucket, tmp_path):
     local, stored = cores
-    assert run_over(local, tmp_path / "data") == (4, 1, 0)
-    assert run_over(stored, tmp_path / "fetched") == (4, 1, 0)
-    assert run_over(stored, f"{bucket}/data") == (4, 1, 0)
-    assert rows(tmp_path / "data") == rows(tmp_path / "fetched") == rows(f"{bucket}/data")
-    assert run_over(stored, f"{bucket}/data") == (0, 0, 4)
+    assert run_over(local, tmp_path / "data") == (3, 1, 0)
+    assert run_over(stored, f"{bucket}/data") == (3, 1, 0)
+    assert rows(tmp_path / "data") == rows(f"{bucket}/data")
+    assert run_over(stored, f"{bucket}/data") == (0, 0, 3)
 
 
 def test_an_object_that_has_changed_is_another_core(cores, bucket, tmp_path):
@@ -108,12 +110,11 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next_run(cores, bucket, tmp_
     local, stored = cores
     data = f"{bucket}/data"
     run_over(local, tmp_path / "data")
-    child.run(partial(_begin, data))
     writes, write = [], Store.write
 
     def fail(self, name, content):
-        writes.append(name)
-        if len(writes) == 3:  # answers, problems, cores
+        writes.append("/run=" in name)
+        if sum(writes) == 3:  # answers, problems, cores
             raise StoreError("made up")
         write(self, name, content)
 
@@ -121,18 +122,8 @@ def test_an_upload_that_fails_is_made_up_for_by_the_next_run(cores, bucket, tmp_
         patch.setattr(Store, "write", fail)
         with pytest.raises(GdbextError, match="made up"):
             run_over(stored, data)
-    assert run_over(stored, data) == (4, 1, 0)
+    assert run_over(stored, data) == (3, 1, 0)
     assert rows(data) == rows(tmp_path / "data")
-
-
-def _begin(data):
-    from gdbext.fleet.parts import find_done
-
-    layout = Layout(data)
-    layout.make()
-    layout.pending = tempfile.mkdtemp()
-    find_done(layout)
-    os.rmdir(layout.pending)
 
 
 def test_what_there_is_no_room_for_says_so_and_cores_wait_for_room(cores, tmp_path, monkeypatch):
@@ -148,9 +139,15 @@ def test_what_there_is_no_room_for_says_so_and_cores_wait_for_room(cores, tmp_pa
     Run(str(tmp_path / "data"), How(("triage",)), limits, Watcher()).run(sources)
     assert max(seen) < 4 and rows(tmp_path / "data")[0]
     monkeypatch.setattr("gdbext.fleet.stores.fetching._find_room", lambda place: 2)
-    run_over(stored, tmp_path / "none")
-    found = child.run(partial(_ask, str(tmp_path / "none"), ["SELECT error_kind, size FROM cores"]))[0]
-    assert {kind for kind, size in found if size > 2} == {"too-large"}
+    run_over(f"{stored}/core.001", tmp_path / "none")
+    found = child.run(partial(_ask, str(tmp_path / "none"), ["SELECT error_kind FROM cores"]))[0]
+    assert found == [["too-large"]]
+
+
+def test_a_core_whose_time_is_over_leaves_no_file(bucket, tmp_path):
+    (tmp_path / "core").write_text("hang")
+    child.run(partial(upload, {"core": str(tmp_path / "core")}, bucket))
+    assert run_over(f"{bucket}/core", tmp_path / "data", Limits(1, 4 << 30, 2.0)) == (1, 1, 0)
 
 
 def test_holes_stay_holes(bucket, tmp_path, monkeypatch):
@@ -182,3 +179,13 @@ def test_what_cannot_be_had_says_so(bucket, monkeypatch):
     monkeypatch.setitem(importlib.import_module("fsspec.config").conf, "s3", gone)
     with pytest.raises(GdbextError, match="cannot be read: Could not connect"):
         find_sources([bucket], ())
+
+
+def test_nothing_of_stores_is_imported_without_a_url(tmp_path):
+    cores = made.write_cores(tmp_path / "cores", ["no core"])
+    program, data = [sys.executable, "-X", "importtime", "-m", "gdbext.cli", "fleet"], str(tmp_path / "data")
+    imported = []
+    for words in (["run", str(cores), "-o", data, "--no-gdb"], ["top", data], ["top", "nothing://x/y"]):
+        done = subprocess.run([*program, *words], cwd=CHECKOUT, capture_output=True, text=True)
+        imported.append(re.search(r"\| +(fsspec|s3fs|aiobotocore)\b", done.stderr) is not None)
+    assert imported == [False, False, True]
