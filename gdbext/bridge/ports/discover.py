@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Deque, Iterator, List, Optional, Sequence, Tuple
 
 import gdb
 
@@ -21,6 +21,7 @@ from gdbext.bridge.expressions.frames import Bound, Place, blocks_of, frames_of,
 from gdbext.bridge.expressions.locate import locate
 from gdbext.bridge.ports.stacks import Counters, GdbStacks
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
+from gdbext.bridge.stops.changes import call_when_objfiles_change
 from gdbext.errors import FaultError, UsageError
 from gdbext.layout.types import Code, Located, Type
 from gdbext.memory import Memory, Reader
@@ -219,12 +220,12 @@ class _Globals:
 
     def __init__(self, files: Sequence[gdb.Objfile], kinds: _Kinds) -> None:
         self._kinds = kinds
-        self._symbols = _Kept(_symbols_of(files))
+        self._files = files
         self._leads: "dict[tuple[str, str, int], bool]" = {}
 
     def find(self, depth: int, bound: Bound) -> Iterator[_Object]:
         """Iterate over those that lead to a wanted structure within so many members."""
-        for name, symbol in self._symbols:
+        for name, symbol in _symbols_of(self._files):
             if not bound.take():
                 return
             if self._is_worth(symbol, depth):
@@ -240,25 +241,34 @@ class _Globals:
         return self._leads[key]
 
 
-class _Kept(Iterable[_Named]):
-    """An iteration that can be had again, and goes on where it was left."""
+class _Variables:
+    """The variables of an object file that debug info knows, in the order of its symbol table.
 
-    def __init__(self, source: Iterator[_Named]) -> None:
-        self._source = source
-        self._had: List[_Named] = []
+    Each is looked up once, when it is asked for: gdb reads the debug info of a whole source file for the first of it.
+    """
+
+    def __init__(self, objfile: gdb.Objfile) -> None:
+        self._objfile = objfile
+        self._names = list(dict.fromkeys(symbol.name for symbol in minimal.data_symbols(objfile)))
+        self._found: List[Sequence[gdb.Symbol]] = []  # by name: an interrupt loses none
 
     def __iter__(self) -> Iterator[_Named]:
-        yield from self._had
-        for one in self._source:
-            self._had.append(one)
-            yield one
+        for at, name in enumerate(self._names):
+            if at == len(self._found):
+                self._found.append(_variables_of(self._objfile, name))
+            for symbol in self._found[at]:
+                yield name, symbol
+
+
+_known: "dict[gdb.Objfile, _Variables]" = {}
 
 
 def _symbols_of(files: Sequence[gdb.Objfile]) -> Iterator[_Named]:
     for objfile in files:
-        for name in dict.fromkeys(symbol.name for symbol in minimal.data_symbols(objfile)):
-            for symbol in _variables_of(objfile, name):
-                yield name, symbol
+        if objfile not in _known:
+            call_when_objfiles_change(_known.clear)
+            _known[objfile] = _Variables(objfile)
+        yield from _known[objfile]
 
 
 def own_files() -> Sequence[gdb.Objfile]:
