@@ -29,6 +29,7 @@ def open_core(
     settings: Mapping[str, int] = {},
     shapes_folder: str = "",
     debugger: Optional[str] = None,
+    cache: Optional[str] = None,
 ) -> Session:
     """Return a session over a core; no gdb is needed. Names and types, which a debugger knows, are not known then.
 
@@ -36,6 +37,7 @@ def open_core(
     :param settings: by name, other values than those that ``show gx`` has where nothing was set.
     :param shapes_folder: containers of one's own, beside those of gdbext.
     :param debugger: a gdb that is borrowed for names and types until the session is closed: ``"gdb"``, or its path.
+    :param cache: a folder of yours where what gdb reads of files is kept for later cores; None keeps nothing.
     :raises BadCoreError: it is no core that can be read.
     :raises TooLargeError: there is not enough memory for it; later answers may raise it too.
     :raises DebuggerError: that gdb could not be run, died, or is silent; later answers may raise it too.
@@ -52,7 +54,7 @@ def open_core(
     if debugger is not None:
         from gdbext.borrowing import borrowed
 
-        target, debug, let_go = borrowed.open_core(os.fspath(path), debugger, sysroot, settings)
+        target, debug, let_go = borrowed.open_core(os.fspath(path), debugger, sysroot, settings, cache)
         return Session(lambda: target, debug, known, shapes_folder, let_go)
     from gdbext.coretarget import target_of
     from gdbext.errors import out_of_memory

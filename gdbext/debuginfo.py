@@ -198,11 +198,14 @@ class DebugInfo(Protocol):
         :param most: variables and frames that are examined; None is as many as the user allows.
         """
 
-    def find_variables(self, matches: Callable[[Type], bool], limit: int, most: int) -> FoundVariables:
+    def find_variables(
+        self, matches: Callable[[Type], bool], limit: int, most: int, wanted: str = ""
+    ) -> FoundVariables:
         """Iterate over the variables whose type is wanted, those inside other variables too.
 
         :param limit: of variables that are found.
         :param most: of variables that are examined.
+        :param wanted: what ``matches`` goes by besides the type, so that answers may be kept; "" where they may not.
         """
 
     def evaluate(self, expression: str, word_mask: int) -> int:
@@ -244,7 +247,9 @@ class NoDebugInfo:
         """Return itself."""
         return self
 
-    def find_variables(self, matches: Callable[[Type], bool], limit: int, most: int) -> FoundVariables:
+    def find_variables(
+        self, matches: Callable[[Type], bool], limit: int, most: int, wanted: str = ""
+    ) -> FoundVariables:
         """Return itself."""
         return self
 

@@ -56,11 +56,14 @@ _SERVING = "__import__('gdbext.bridge.serving').bridge.serving.serve"
 Opened = Tuple[Target, DebugInfo, Callable[[], None]]
 
 
-def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str, int]) -> Opened:
+def open_core(
+    path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str, int], cache: Optional[str] = None
+) -> Opened:
     """Return a core's target with what gdb knows of it, and what ends gdb.
 
     :param gdb: the program.
     :param settings: that are not as usual.
+    :param cache: the folder where what gdb has read of files is kept, or None.
     :raises BadCoreError: it is no core that can be read.
     :raises DebuggerError: gdb could not be run, or died, or is silent.
     """
@@ -70,7 +73,7 @@ def open_core(path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str
         ours, facts = target_of(core), read_core(path)
         exe = choose_exe(facts, None, sysroot).exe
         places = choose_places(facts, exe, sysroot, None, partial(_make_folder, stack))
-        borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir))
+        borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir, cache=cache))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
         problems = [*target.problems, *(Problem("absent-file", None, remark) for remark in places.remarks)]
@@ -294,7 +297,7 @@ class _Link:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=err,
-                env=guarded_environment(os.environ),
+                env=guarded_environment(os.environ, cache=self._job.cache),
                 pass_fds=(self._theirs.fileno(),),
                 start_new_session=True,
             )

@@ -99,7 +99,7 @@ def _started(job: GdbJob, folder: str, out: BinaryIO, err: BinaryIO) -> "Iterato
     with ExitStack() as stack:
         terminal = stack.enter_context(_terminal())
         how: dict[str, Any] = {
-            "env": guarded_environment(os.environ, terminal),
+            "env": guarded_environment(os.environ, terminal, job.cache),
             "pass_fds": (*terminal, *job.descriptors),
         }
         how.update(stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)

@@ -11,6 +11,7 @@ from gdbext.cli.options import Options
 from gdbext.cli.streams import tell
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
+from gdbext.filecache.store import Store
 from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.starting.corefile import read_core, reading
 from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
@@ -36,8 +37,20 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
             facts = _read_facts(options, core)
         exe = _find_exe(options, facts)
     alone = _is_alone(options, exe, facts)
-    job = GdbJob(options.gdb, core, exe, options.sysroot, options.debug_dir, options.settings, alone)
+    places = (core, exe, options.sysroot, options.debug_dir)
+    job = GdbJob(options.gdb, *places, options.settings, alone, cache=_find_cache(options))
     return job if alone else for_gdb(job, folder, facts)
+
+
+def _find_cache(options: Options) -> Optional[str]:
+    """Return the folder of what was read of files, which is there now, or None.
+
+    :raises UsageError: it cannot be one.
+    """
+    if options.cache is not None:
+        Store(options.cache).make()
+        Store(options.cache).prune()
+    return options.cache
 
 
 def for_gdb(job: GdbJob, folder: str, facts: Optional[CoreFacts] = None) -> GdbJob:

@@ -68,6 +68,7 @@ class Options:
     pid: Optional[int] = None
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
+    cache: Optional[str] = None
     gdb: str = "gdb"
     timeout: Optional[float] = DEFAULT_TIMEOUT
     json: Optional[str] = None
@@ -479,6 +480,7 @@ _VALUES: Mapping[str, Callable[[str, Any], Any]] = {
     "pid": _pid,
     "sysroot": _folder,
     "debug-dir": _folder,
+    "cache": _path,
     "gdb": _text,
     "timeout": _seconds,
     "samples": _samples,

@@ -53,7 +53,7 @@ def run(options: Options) -> int:
     if not given.words or given.value("output") is None:
         raise UsageError("no cores are named" if not given.words else "no dataset is named", "SOURCE… -o DIR")
     folder = _load_store(given.value("output"))
-    how = How(_commands(given.value("commands")), _find_gdb(options), options.sysroot)
+    how = How(_commands(given.value("commands")), _find_gdb(options), options.sysroot, _find_cache(options))
     sources = find_sources(given.words, _listed() if "-" in given.words else (), given.value("host"))
     wishes = Wishes(given.flag("discard"), given.flag("retry"), given.value("scheduler") or "")
     if wishes.discard and any(is_url(source.path) for source in sources):
@@ -123,6 +123,26 @@ def _find_gdb(options: Options) -> Optional[str]:
         raise UsageError(f"there is no program {options.gdb}", "another gdb is named with --gdb")
     tell("gdbext: fleet run: there is no gdb: cores are examined without names and types")
     return None
+
+
+def _find_cache(options: Options) -> Optional[str]:
+    """Return the folder for what is read of files, which is there now; None: nothing is kept.
+
+    :raises UsageError: it cannot be one.
+    """
+    from gdbext.filecache.store import Store, default_folder
+
+    folder = None if options.arguments.flag("no-cache") else options.cache or default_folder()
+    if folder is None:
+        return None
+    try:
+        Store(folder).make()
+    except UsageError:
+        if options.cache:
+            raise
+        return None  # a home that is not ours to write to
+    Store(folder).prune()
+    return folder
 
 
 def _listed() -> Sequence[str]:

@@ -54,11 +54,13 @@ class How:
 
     :param commands: whose answers are wanted; ``triage`` is among them.
     :param gdb: a program to borrow where it knows names, or None.
+    :param cache: a folder for what is read of files, or None.
     """
 
     commands: Sequence[str]
     gdb: Optional[str] = None
     sysroot: Optional[str] = None
+    cache: Optional[str] = None
 
 
 @dataclass
@@ -167,7 +169,7 @@ def _unpacked(path: str) -> Iterator[str]:
 def _ask(path: str, how: How, gdb: Optional[str]) -> Answers:
     answers = Answers(debugger=gdb is not None)
     limits = {"threads": 1}  # the pool has one child for each processor
-    with gdbext.open_core(path, sysroot=how.sysroot, settings=limits, debugger=gdb) as session:
+    with gdbext.open_core(path, sysroot=how.sysroot, settings=limits, debugger=gdb, cache=how.cache) as session:
         answers.identity, answers.threads = session.target.identity, len(session.target.threads)
         for command in how.commands:
             _take(answers, session, command)

@@ -162,6 +162,8 @@ SHELL_OPTIONS: Sequence[Option] = (
     Option("sysroot", "text", "where the libraries of the target's machine are", metavar="DIR", names="folder"),
     Option("debug-dir", "text", "where separate debug info is, instead of gdb's own place", metavar="DIR",
            names="folder"),
+    Option("cache", "text", "keep what gdb reads of files in DIR, for later cores of the same files; fleet run does so "
+           "anyway, in ~/.cache/gdbext", metavar="DIR", names="folder"),
     Option("gdb", "text", "the gdb to use", metavar="PROGRAM", names="program"),
     Option("timeout", "text", "seconds after which it is ended (default 600; 0 is for ever)", metavar="S"),
     Option("color", "choice", "when to colour text; auto is on a terminal, unless NO_COLOR is set",
@@ -922,7 +924,8 @@ SAMPLING_OPTIONS: Sequence[Option] = (
            "longer, the process stands still no longer"),
 )
 
-_OPENING = ("core", "exe", "pid", "sysroot", "debug-dir", "gdb", "swapped", "max-unpacked", "max-memory", "help")
+_FILES = ("sysroot", "debug-dir", "cache", "gdb")
+_OPENING = ("core", "exe", "pid", *_FILES, "swapped", "max-unpacked", "max-memory", "help")
 
 _COPYING = ("pid", "max-pause", "swapped", "timeout", "help")
 _ASKING = tuple(option for option in SHELL_OPTIONS if option.name in ("json", "help"))
@@ -1020,8 +1023,9 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
             Option("metrics", "text", "write figures of the dataset for Prometheus", metavar="FILE", names="file"),
             Option("retry", "flag", "examine cores again that have a row without an answer, and replace it"),
             Option("discard", "flag", "remove the cores once all have their rows"),
+            Option("no-cache", "flag", "keep nothing of what is read of files, and use nothing that is kept"),
             Option("no-gdb", "flag", "borrow no gdb: no names of functions, variables and types"),
-            *(option for option in SHELL_OPTIONS if option.name in ("timeout", "gdb", "sysroot", "help")),
+            *(option for option in SHELL_OPTIONS if option.name in ("timeout", "gdb", "sysroot", "cache", "help")),
         ),
         words="SOURCE...",
         names="file",

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Iterator, Mapping, Optional, Sequence
@@ -18,6 +19,7 @@ LOADER = Path(__file__).resolve().parent.parent / "load.py"
 PACKAGES = ("numpy", "tabulate", "tomli")
 _PROGRESS = "GDBEXT_PROGRESS_FD"
 _PACKAGES = "GDBEXT_PACKAGES"
+CACHE = "GDBEXT_CACHE"  # since when gdb runs, in ns, a colon, and the folder of what was read of files
 
 _NOISE = re.compile(
     "|".join(
@@ -63,6 +65,7 @@ class GdbJob:
     :param settings: of gdbext, by name, that are not as they are by default.
     :param descriptors: that gdb inherits.
     :param alone: whether gdb would add nothing to the answer: then Python makes it by itself.
+    :param cache: the folder where what gdb has read of files is kept, or None.
     """
 
     gdb: str
@@ -73,6 +76,7 @@ class GdbJob:
     settings: Mapping[str, int] = field(default_factory=dict)
     alone: bool = False
     descriptors: Sequence[int] = ()
+    cache: Optional[str] = None
 
     def arguments(self, call: str) -> list[str]:
         """Return gdb's command line, the executable before the core.
@@ -123,14 +127,18 @@ class GdbJob:
         return settings
 
 
-def guarded_environment(environment: Mapping[str, str], terminal: Sequence[int] = ()) -> dict[str, str]:
-    """Return an environment for gdb without debuginfod.
+def guarded_environment(
+    environment: Mapping[str, str], terminal: Sequence[int] = (), cache: Optional[str] = None
+) -> dict[str, str]:
+    """Return an environment for gdb without debuginfod; gdb is started at once.
 
     :param terminal: the descriptor that progress is shown on, or none.
+    :param cache: the folder of what was read of files, or None.
     """
-    kept = {name: value for name, value in environment.items() if name not in ("DEBUGINFOD_URLS", _PROGRESS)}
+    kept = {name: value for name, value in environment.items() if name not in ("DEBUGINFOD_URLS", _PROGRESS, CACHE)}
     progress = {_PROGRESS: str(terminal[0])} if terminal else {}
-    return {**with_packages(kept), **progress}
+    caching = {CACHE: f"{time.time_ns()}:{cache}"} if cache else {}
+    return {**with_packages(kept), **progress, **caching}
 
 
 def with_packages(environment: Mapping[str, str]) -> dict[str, str]:

@@ -47,6 +47,14 @@ def fleet(*words, status=0):
     return done.stdout
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The folder of what is read of files, which no other run has."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield Path(os.environ["XDG_CACHE_HOME"], "gdbext")
+
+
 def query(dataset, text):
     return [tuple(row) for row in json.loads(fleet("sql", dataset, text, "--json"))["data"]["rows"]]
 
@@ -182,6 +190,33 @@ def named_rows(data):
         for kind in KIND_NAMES
     )
     return sorted(re.sub(r"'id': \w+|(s3:/|/tmp)[^ ']*/", "", " ".join(row)) for row in query(data, text))
+
+
+def test_rows_are_the_same_without_what_was_kept_of_files(dataset, cache, tmp_path):
+    data, _ = dataset
+    some = ("header", "sessions", "orders", "table")
+    found = query(data, "SELECT core, path FROM cores WHERE path LIKE '%/two/%'")
+    cores = {core: path for core, path in found if os.path.basename(os.path.dirname(path)) in some}
+    assert len(cores) == len(some) and len(list(cache.glob("*.json"))) > 4
+    fleet("run", *cores.values(), "-o", tmp_path / "data", "--no-cache", "--host", "cores/([^/]+)/")
+    with_cache = {kind: [row for row in rows if row[2:18] in cores] for kind, rows in made.rows_of(data).items()}
+    assert made.rows_of(tmp_path / "data") == with_cache
+
+
+def test_what_was_kept_is_used_and_what_is_damaged_is_made_anew(dataset, cache, tmp_path):
+    data, _ = dataset
+    core = query(data, "SELECT path FROM cores WHERE path LIKE '%/one/sessions/%'")[0][0]
+    own = tmp_path / "own"
+    fleet("run", core, "-o", tmp_path / "first", "--cache", own)
+    whole = {path.name: path.read_bytes() for path in own.iterdir()}
+    for number, damage in enumerate((lambda data: data, lambda data: data[:-1], lambda data: b"[" * 100_000)):
+        for path in own.iterdir():
+            path.write_bytes(damage(whole[path.name]))
+            os.utime(path, (1, 1))
+        fleet("run", core, "-o", tmp_path / f"again-{number}", "--cache", own)
+        assert made.rows_of(tmp_path / f"again-{number}") == made.rows_of(tmp_path / "first")
+        assert {path.name: path.read_bytes() for path in own.iterdir()} == whole
+        assert all(path.stat().st_mtime > 1 for path in own.iterdir()), "it was not used"
 
 
 @contextmanager

@@ -20,7 +20,8 @@ DEBUGINFO = LAYOUT | {"process", "debuginfo"}
 TARGET = DEBUGINFO | {"target", "coretarget"}
 HEAP = TARGET | {"kernels", "heap"}
 ANALYSIS = HEAP | {"structures", "analysis"}
-BRIDGE = ANALYSIS | {"render", "session", "bridge", "commands", "printers", "starting", "recording", "_mount"}
+SHOWN = ANALYSIS | {"filecache", "render", "session"}
+BRIDGE = SHOWN | {"bridge", "commands", "printers", "starting", "recording", "_mount"}
 ALLOWED = {
     "abi": set(),
     "version": set(),
@@ -39,6 +40,7 @@ ALLOWED = {
     "target": DEBUGINFO,
     "coretarget": TARGET,
     "tracing": TARGET,
+    "filecache": MEMORY,
     "snapshot": TARGET | {"starting", "tracing"},
     "heap": HEAP,
     "structures": HEAP,
@@ -46,17 +48,17 @@ ALLOWED = {
     "render": LEAVES | {"process", "target"},
     "session": ANALYSIS | {"render"},
     "recording": ANALYSIS | {"render"},
-    "starting": MEMORY,
-    "borrowing": TARGET | {"starting", "tracing"},
+    "starting": MEMORY | {"filecache"},
+    "borrowing": TARGET | {"filecache", "starting", "tracing"},
     "gdbext": ANALYSIS | {"session", "tracing", "snapshot", "borrowing", "bridge", "_mount"},
     "bridge": BRIDGE | {"tracing", "borrowing"},
     "helpers": BRIDGE,
     "commands": BRIDGE,
     "printers": BRIDGE,
-    "fleet": ANALYSIS | {"render", "session", "gdbext", "starting", "cli", "_mount"},
+    "fleet": ANALYSIS | {"filecache", "render", "session", "gdbext", "starting", "cli", "_mount"},
     "load": {"bridge"},
     "_mount": set(),
-    "cli": MEMORY | {"cli", "_mount", "starting", "recording"},
+    "cli": MEMORY | {"filecache", "cli", "_mount", "starting", "recording"},
     "alone": BRIDGE | {"cli", "tracing", "snapshot"},  # what the program starts in place of gdb
 }
 FACING_GDB = {"bridge", "helpers", "commands", "printers"}

@@ -65,6 +65,11 @@ def matcher(shapes: Library) -> Callable[[Type], bool]:
     return lambda type: next(iter(shapes.for_each_fitting(type)), None) is not None
 
 
+def wanted(shapes: Library) -> str:
+    """Return what :func:`matcher` goes by: the names of types, in order."""
+    return "\n".join(sorted({name for shape in shapes.known.values() for name in shape.types}))
+
+
 class Looked(NamedTuple):
     """A table, or a group of them, that a variable leads to.
 

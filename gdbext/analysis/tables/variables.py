@@ -31,9 +31,9 @@ class TableVariables:
         self.unexamined: Sequence[Unexamined] = ()
         shapes = search.table_shapes(sources.shapes)
         if search.may_have_tables(sources.debug.types, shapes):
-            discovery = sources.debug.find_variables(search.matcher(shapes), search.MOST, most)
-            self.found = list(discovery)
-            if not discovery.complete:
+            found = sources.debug.find_variables(search.matcher(shapes), search.MOST, most, search.wanted(shapes))
+            self.found = list(found)
+            if not found.complete:
                 self.unexamined = [_cut_short(most)]
         if most:
             named = map(sources.debug.types.find_global, anchors(sources.shapes))

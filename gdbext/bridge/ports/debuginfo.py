@@ -48,11 +48,13 @@ class GdbDebugInfo:
 
         return read_clues(self._read_target(), self.types, self.stacks, most)
 
-    def find_variables(self, matches: Callable[[Type], bool], limit: int, most: int) -> Discovery:
+    def find_variables(
+        self, matches: Callable[[Type], bool], limit: int, most: int, wanted: str = ""
+    ) -> Discovery:
         """Iterate over the variables whose type is wanted."""
         from gdbext.bridge.ports.discover import find_variables
 
-        return find_variables(self._read_target().reader, matches, limit, most, self._stacks)
+        return find_variables(self._read_target().reader, matches, limit, most, self._stacks, wanted)
 
     def evaluate(self, expression: str, word_mask: int) -> int:
         """Return an expression's value as an unsigned word."""

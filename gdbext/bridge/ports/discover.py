@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Callable, Deque, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import gdb
 
@@ -19,6 +19,7 @@ from gdbext.bridge.decoded import name_of
 from gdbext.bridge.expressions import lookup, minimal, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, Place, blocks_of, frames_of, selected_first
 from gdbext.bridge.expressions.locate import locate
+from gdbext.bridge.ports.filefacts import find_file_facts
 from gdbext.bridge.ports.stacks import Counters, GdbStacks
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
 from gdbext.bridge.stops.changes import call_when_objfiles_change
@@ -38,6 +39,9 @@ _RUNTIME = re.compile(
 
 Matches = Callable[[Type], bool]
 _Named = Tuple[str, gdb.Symbol]
+# How many variables there are, and of those that lead to what is wanted: how many have been passed, with itself, the
+# position of its file, which it is of those of its name, and its name.
+_Worth = Tuple[int, Sequence[Tuple[int, int, int, str]]]
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,11 @@ class Discovery:
     """
 
     def __init__(
-        self, reader: Reader, matches: Matches, limit: int, most: int, stacks: Optional[GdbStacks]
+        self, reader: Reader, matches: Matches, limit: int, most: int, stacks: Optional[GdbStacks], wanted: str
     ) -> None:
         self._reader = reader
         self._stacks = stacks
-        self._kinds = _Kinds(matches)
+        self._kinds = _Kinds(matches, wanted)
         self._limit = limit
         self._bound = Bound(most)
         self._naming = Bound(_NAMING)
@@ -150,7 +154,7 @@ class Discovery:
 
 
 def find_variables(
-    reader: Reader, matches: Matches, limit: int, most: int, stacks: Optional[GdbStacks] = None
+    reader: Reader, matches: Matches, limit: int, most: int, stacks: Optional[GdbStacks] = None, wanted: str = ""
 ) -> Discovery:
     """Find variables, and members of variables, whose type is wanted.
 
@@ -158,16 +162,21 @@ def find_variables(
     :param limit: variables that are returned at most.
     :param most: variables, members and frames that are examined.
     :param stacks: what has been unwound before: of the same stacks one is enough where nothing is in it.
+    :param wanted: what ``matches`` goes by, or "".
     :return: an iterator of :class:`Located`, each with a text that ``locate`` takes; each object once.
     """
-    return Discovery(reader, matches, limit, most, stacks)
+    return Discovery(reader, matches, limit, most, stacks, wanted)
 
 
 class _Kinds:
-    """What types are worth: computed once each, from the types alone."""
+    """What types are worth: computed once each, from the types alone.
 
-    def __init__(self, matches: Matches) -> None:
+    :ivar asked: what of that is asked for; "" where it is not known.
+    """
+
+    def __init__(self, matches: Matches, asked: str) -> None:
         self._matches = matches
+        self.asked = asked
         self._wanted: "dict[Type, bool]" = {}
         self._leads: "dict[tuple[Type, int], bool]" = {}
         self._steps: "dict[Type, Sequence[_Step]]" = {}
@@ -215,6 +224,20 @@ def _steps_of(record: Type, base: int) -> Iterator[_Step]:
             yield _Step(f".{field.name}", base + field.offset, field.type)
 
 
+def _as_worth(value: Any, files: int) -> Optional[_Worth]:
+    """Return what was kept of so many files, or None where it is something else."""
+    if not isinstance(value, list) or [type(one) for one in value] != [int, list]:
+        return None
+    fits = all(
+        isinstance(row, list)
+        and [type(one) for one in row] == [int, int, int, str]
+        and row[0] <= value[0]
+        and 0 <= row[1] < files
+        for row in value[1]
+    )
+    return (value[0], value[1]) if fits else None
+
+
 class _Globals:
     """The globals and statics of some object files that have debug info."""
 
@@ -225,11 +248,38 @@ class _Globals:
 
     def find(self, depth: int, bound: Bound) -> Iterator[_Object]:
         """Iterate over those that lead to a wanted structure within so many members."""
-        for name, symbol in _symbols_of(self._files):
-            if not bound.take():
+        facts = find_file_facts() if self._kinds.asked else None
+        question = ("variables", self._kinds.asked, depth, [os.path.basename(str(name_of(one))) for one in self._files])
+        kept = None if facts is None else _as_worth(facts.find(*question), len(self._files))
+        if kept is not None:
+            found = self._again(kept, bound)
+        else:
+            found = self._search(depth, bound, lambda worth: None if facts is None else facts.keep(worth, *question))
+        for name, symbol in found:
+            yield from _object_of(symbol.value(), _texts_of(name, symbol))
+
+    def _search(self, depth: int, bound: Bound, keep: Callable[[_Worth], None]) -> Iterator[_Named]:
+        passed = 0
+        places: List[Tuple[int, int, int, str]] = []
+        for number, objfile in enumerate(self._files):
+            for name, which, symbol in variables_of(objfile):
+                if not bound.take():
+                    return
+                passed += 1
+                if self._is_worth(symbol, depth):
+                    places.append((passed, number, which, name))
+                    yield name, symbol
+        keep((passed, places))
+
+    def _again(self, worth: _Worth, bound: Bound) -> Iterator[_Named]:
+        """Iterate over the same as before; nothing else is looked up."""
+        passed = 0
+        for at, number, which, name in worth[1]:
+            if not bound.take(at - passed):
                 return
-            if self._is_worth(symbol, depth):
-                yield from _object_of(symbol.value(), _texts_of(name, symbol))
+            passed = at
+            yield from ((name, one) for one in lookup_variables(self._files[number], name)[which : which + 1])
+        bound.take(worth[0] - passed)
 
     def _is_worth(self, symbol: gdb.Symbol, depth: int) -> bool:
         if symbol.type is None:
@@ -241,8 +291,19 @@ class _Globals:
         return self._leads[key]
 
 
+class Variable(NamedTuple):
+    """A variable of an object file.
+
+    :param which: of those of its name.
+    """
+
+    name: str
+    which: int
+    symbol: gdb.Symbol
+
+
 class _Variables:
-    """The variables of an object file that debug info knows, in the order of its symbol table.
+    """The variables of an object file, as :func:`variables_of`.
 
     Each is looked up once, when it is asked for: gdb reads the debug info of a whole source file for the first of it.
     """
@@ -252,23 +313,23 @@ class _Variables:
         self._names = list(dict.fromkeys(symbol.name for symbol in minimal.data_symbols(objfile)))
         self._found: List[Sequence[gdb.Symbol]] = []  # by name: an interrupt loses none
 
-    def __iter__(self) -> Iterator[_Named]:
+    def __iter__(self) -> Iterator[Variable]:
         for at, name in enumerate(self._names):
             if at == len(self._found):
-                self._found.append(_variables_of(self._objfile, name))
-            for symbol in self._found[at]:
-                yield name, symbol
+                self._found.append(lookup_variables(self._objfile, name))
+            for which, symbol in enumerate(self._found[at]):
+                yield Variable(name, which, symbol)
 
 
 _known: "dict[gdb.Objfile, _Variables]" = {}
 
 
-def _symbols_of(files: Sequence[gdb.Objfile]) -> Iterator[_Named]:
-    for objfile in files:
-        if objfile not in _known:
-            call_when_objfiles_change(_known.clear)
-            _known[objfile] = _Variables(objfile)
-        yield from _known[objfile]
+def variables_of(objfile: gdb.Objfile) -> Iterable[Variable]:
+    """Return the variables of an object file that debug info knows, in the order of its symbol table."""
+    if objfile not in _known:
+        call_when_objfiles_change(_known.clear)
+        _known[objfile] = _Variables(objfile)
+    return _known[objfile]
 
 
 def own_files() -> Sequence[gdb.Objfile]:
@@ -277,16 +338,11 @@ def own_files() -> Sequence[gdb.Objfile]:
     return [*own, *(one for one in gdb.objfiles() if one.owner is None and one not in own and _is_private(one))]
 
 
-def own_symbols() -> Iterator[_Named]:
-    """Iterate over the variables with debug info, those of the executable first; none of the system's libraries."""
-    yield from _symbols_of(own_files())
-
-
 def _is_private(objfile: gdb.Objfile) -> bool:
     return _RUNTIME.match(os.path.basename(str(name_of(objfile)))) is None
 
 
-def _variables_of(objfile: gdb.Objfile, name: str) -> Sequence[gdb.Symbol]:
+def lookup_variables(objfile: gdb.Objfile, name: str) -> Sequence[gdb.Symbol]:
     """Return the variables of a name that debug info has; statics of several files may share one."""
     found: List[gdb.Symbol] = []
     for one in (objfile.lookup_global_symbol(name), objfile.lookup_static_symbol(name)):

@@ -14,6 +14,8 @@ from gdbext.bridge.decoded import ask
 from gdbext.bridge.expressions import language, lookup, minimal, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, frames_of, selected_first
 from gdbext.bridge.ports import discover
+from gdbext.bridge.ports.filefacts import find_file_facts
+from gdbext.bridge.ports.keptplaces import KeptPlaces
 from gdbext.bridge.ports.locals import Locals
 from gdbext.bridge.ports.stacks import GdbStacks, find_counters
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
@@ -76,22 +78,47 @@ class GdbClues:
     # ---- variables ----
 
     def _globals(self, bound: Bound) -> Iterator[TypedPlace]:
+        facts = find_file_facts()
+        kept = None if facts is None else KeptPlaces.find(facts)
         seen: "set[int]" = set()
-        symbol: Optional[gdb.Symbol] = None
-        for _, symbol in discover.own_symbols():
-            if not bound.take():
-                self._cut("variables")
-                return
-            for place in self._of_symbol(symbol):
-                if place.address not in seen:
-                    seen.add(place.address)
-                    yield place
-        yield from self._in_functions(seen, bound)
-        if symbol is None and not _has_debug_info():
-            message = "no variable of the program has debug info: what its pointers lead to is not known"
-            self._problems.append(Problem(_NO_DEBUG_INFO, None, message))
+        if kept is None or kept.passed > bound.left:
+            found = self._search(seen, bound, KeptPlaces(facts))
+        else:
+            bound.take(kept.passed)
+            self._problems += kept.problems
+            found = kept.places(self._of_symbol)
+        for place in found:
+            if place.address not in seen:
+                seen.add(place.address)
+                yield place
 
-    def _in_functions(self, seen: "set[int]", bound: Bound) -> Iterator[TypedPlace]:
+    def _search(self, seen: "set[int]", bound: Bound, kept: KeptPlaces) -> Iterator[TypedPlace]:
+        """Iterate over variables, and keep what is found of them.
+
+        :param seen: addresses that have come.
+        """
+        left, none = bound.left, True
+        for objfile in discover.own_files():
+            for variable in discover.variables_of(objfile):
+                none = False
+                if not bound.take():
+                    self._cut("variables")
+                    return
+                places = list(self._of_symbol(variable.symbol))
+                kept.add_variable(objfile, variable, places)
+                yield from places
+        for objfile, place in self._in_functions(seen, bound):
+            kept.add(objfile, place)
+            yield place
+        if bound.spent:
+            return
+        if none and not _has_debug_info():
+            message = "no variable of the program has debug info: what its pointers lead to is not known"
+            kept.problems.append(Problem(_NO_DEBUG_INFO, None, message))
+            self._problems += kept.problems
+        kept.keep(left - bound.left)
+
+    def _in_functions(self, seen: "set[int]", bound: Bound) -> "Iterator[tuple[gdb.Objfile, TypedPlace]]":
         """Iterate over static variables of functions of C++, which gdb finds by both names only."""
         for objfile in discover.own_files():
             known, unknown = False, 0
@@ -105,7 +132,7 @@ class GdbClues:
                 kind = _find_static(function, name, one.address)
                 known, unknown = known or kind is not None, unknown + 1
                 if kind is not None and self._is_worth(kind):
-                    yield TypedPlace(one.address, type_of(kind))
+                    yield objfile, TypedPlace(one.address, type_of(kind))
 
     def _of_symbol(self, symbol: gdb.Symbol) -> Iterator[TypedPlace]:
         if symbol.type is None or not self._is_worth(symbol.type):

@@ -39,11 +39,16 @@ def type_of(kind: gdb.Type) -> Type:
     return _maker().make(kind)
 
 
+def known_records() -> "dict[Hashable, Type]":
+    """Return the structures made so far, by what tells them apart: each is made once."""
+    return _maker().records
+
+
 class _Maker:
     """Makes types; a structure that is named twice is made once."""
 
     def __init__(self) -> None:
-        self._records: "dict[Hashable, Type]" = {}
+        self.records: "dict[Hashable, Type]" = {}
         self._little = wordsize.is_little()
 
     def make(self, kind: gdb.Type) -> Type:
@@ -52,9 +57,9 @@ class _Maker:
         if behind.code not in _RECORDS or not behind.fields():
             return self._plain(kind, behind)
         key = (name_of(kind), _signature(behind))
-        if key not in self._records:
-            self._records[key] = self._record(kind, behind)
-        return self._records[key]
+        if key not in self.records:
+            self.records[key] = self._record(kind, behind)
+        return self.records[key]
 
     def _plain(self, kind: gdb.Type, behind: gdb.Type) -> Type:
         code = _CODES.get(behind.code, Code.OTHER)

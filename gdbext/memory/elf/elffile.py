@@ -22,6 +22,8 @@ PF_X, PF_W, PF_R = 1, 2, 4
 _PERMISSIONS = ("---", "--x", "-w-", "-wx", "r--", "r-x", "rw-", "rwx")
 PN_XNUM = 0xFFFF  # e_phnum is too small for the count; section header 0 has it in sh_info
 NT_GNU_BUILD_ID = 3
+SHT_DYNAMIC, SHT_NOTE = 6, 7
+DT_SONAME = 14
 
 MAGIC = b"\x7fELF"
 MACHINES = {62: "x86-64", 3: "i386", 183: "aarch64"}
@@ -270,6 +272,22 @@ def find_file_build_id(read: Callable[[int, int], Buffer]) -> Optional[str]:
     return _find_build_id(segments, header.byteorder, lambda note: read(note.offset, note.filesz))
 
 
+def find_section_build_id(read: Callable[[int, int], Buffer]) -> Optional[str]:
+    """Return the build-id by the sections of an ELF file, as :func:`find_file_build_id`.
+
+    Debug info in a file of its own has the program headers of the whole file, which lead nowhere in it.
+    """
+    header = find_header(read(0, 64))
+    if header is None:
+        return None
+    notes = [
+        Segment(PT_NOTE, 0, section.offset, section.address, section.size, section.size, section.align)
+        for section in itertools.islice(read_sections(read, header), _SECTIONS)
+        if section.type == SHT_NOTE
+    ]
+    return _find_build_id(notes[:_MODULE_SEGMENTS], header.byteorder, lambda note: read(note.offset, note.filesz))
+
+
 def find_debuglink(read: Callable[[int, int], Buffer]) -> Optional[str]:
     """Return the name of an ELF file's separate debug file from its ``.gnu_debuglink``, or None.
 
@@ -288,6 +306,35 @@ def find_debuglink(read: Callable[[int, int], Buffer]) -> Optional[str]:
         if names.startswith(_DEBUGLINK, section.name):
             return os.fsdecode(bytes(read(section.offset, min(section.size, 4096))).partition(b"\0")[0]) or None
     return None
+
+
+def find_soname(read: Callable[[int, int], Buffer]) -> Optional[str]:
+    """Return the name by which the linker knows a library, its ``DT_SONAME``, or None.
+
+    :param read: file offset and size to bytes; fewer at the end of the file.
+    """
+    header = find_header(read(0, 64))
+    sections = () if header is None else read_sections(read, header)
+    for section in sections:
+        if header is None or section.type != SHT_DYNAMIC or section.link >= len(sections):
+            continue
+        pair = struct.Struct(header.order_mark + ("QQ" if header.pointer_size == 8 else "II"))
+        table = bytes(read(section.offset, min(section.size, _NOTE_BYTES)))
+        for tag, value in pair.iter_unpack(table[: len(table) // pair.size * pair.size]):
+            if tag == DT_SONAME:
+                text = bytes(read(sections[section.link].offset + value, 256)).partition(b"\0")[0]
+                return os.fsdecode(text) or None
+    return None
+
+
+def read_section_names(read: Callable[[int, int], Buffer], header: ElfHeader) -> Sequence[str]:
+    """Return the names of an ELF file's sections, as :func:`read_sections`: none where it has no table of them."""
+    sections = read_sections(read, header)
+    if header.shstrndx >= len(sections):
+        return ()
+    table = sections[header.shstrndx]
+    names = bytes(read(table.offset, min(table.size, _NOTE_BYTES)))
+    return [names[section.name :].partition(b"\0")[0].decode("ascii", "replace") for section in sections]
 
 
 def read_sections(read: Callable[[int, int], Buffer], header: ElfHeader) -> Sequence[Section]:

@@ -47,6 +47,10 @@ MAKERS = {
         "Replacement": "that",
         "private": "the user's, mode 0600, whole or as before: snapshot -o",
     },
+    "gdbext/filecache/store.py": {
+        "makedirs": "the user's cache, of mode 0700",
+        "open": "of mode 0600, in that folder: entries, each whole or not there",
+    },
     "gdbext/fleet/command.py": {"replacing": USERS + ": --json=FILE of fleet"},
     "gdbext/fleet/layout.py": {
         "mkdir": OURS + ": rows for an object store, until they are in a part",
