@@ -30,6 +30,8 @@ def open_core(
     shapes_folder: str = "",
     debugger: Optional[str] = None,
     cache: Optional[str] = None,
+    debug_dir: Optional[str] = None,
+    debuginfod: Optional[str] = None,
 ) -> Session:
     """Return a session over a core; no gdb is needed. Names and types, which a debugger knows, are not known then.
 
@@ -38,6 +40,8 @@ def open_core(
     :param shapes_folder: containers of one's own, beside those of gdbext.
     :param debugger: a gdb that is borrowed for names and types until the session is closed: ``"gdb"``, or its path.
     :param cache: a folder of yours where what gdb reads of files is kept for later cores; None keeps nothing.
+    :param debug_dir: where a borrowed gdb searches for separate debug info, instead of its own place.
+    :param debuginfod: the URL of a server that a borrowed gdb's files are asked of where they are not here.
     :raises BadCoreError: it is no core that can be read.
     :raises TooLargeError: there is not enough memory for it; later answers may raise it too.
     :raises DebuggerError: that gdb could not be run, died, or is silent; later answers may raise it too.
@@ -54,7 +58,9 @@ def open_core(
     if debugger is not None:
         from gdbext.borrowing import borrowed
 
-        target, debug, let_go = borrowed.open_core(os.fspath(path), debugger, sysroot, settings, cache)
+        target, debug, let_go = borrowed.open_core(
+            os.fspath(path), debugger, sysroot, settings, cache, debug_dir, debuginfod
+        )
         return Session(lambda: target, debug, known, shapes_folder, let_go)
     from gdbext.coretarget import target_of
     from gdbext.errors import out_of_memory

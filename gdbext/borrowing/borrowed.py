@@ -34,7 +34,7 @@ from gdbext.report import Problem
 from gdbext.starting import process
 from gdbext.starting.corefile import read_core
 from gdbext.starting.executable import choose_exe, find_running
-from gdbext.starting.gdbjob import GdbJob, diagnostics, guarded_environment
+from gdbext.starting.gdbjob import GdbJob, Had, diagnostics, guarded_environment
 from gdbext.starting.lockedfolder import LockedFolder, remove_left
 from gdbext.starting.parent import DEATH_SIGNAL
 from gdbext.starting.process import is_stopped, not_attached, wake
@@ -57,13 +57,21 @@ Opened = Tuple[Target, DebugInfo, Callable[[], None]]
 
 
 def open_core(
-    path: str, gdb: str, sysroot: Optional[str], settings: Mapping[str, int], cache: Optional[str] = None
+    path: str,
+    gdb: str,
+    sysroot: Optional[str],
+    settings: Mapping[str, int],
+    cache: Optional[str] = None,
+    debug_dir: Optional[str] = None,
+    debuginfod: Optional[str] = None,
 ) -> Opened:
     """Return a core's target with what gdb knows of it, and what ends gdb.
 
     :param gdb: the program.
     :param settings: that are not as usual.
     :param cache: the folder where what gdb has read of files is kept, or None.
+    :param debug_dir: where separate debug info is, or None for gdb's own place.
+    :param debuginfod: a server to be asked for files that are not here, or None.
     :raises BadCoreError: it is no core that can be read.
     :raises DebuggerError: gdb could not be run, or died, or is silent.
     """
@@ -71,8 +79,13 @@ def open_core(
     with ExitStack() as stack:
         stack.callback(core.close)
         ours, facts = target_of(core), read_core(path)
-        exe = choose_exe(facts, None, sysroot).exe
-        places = choose_places(facts, exe, sysroot, None, partial(_make_folder, stack))
+        had = Had(choose_exe(facts, None, sysroot).exe, sysroot, debug_dir)
+        if debuginfod is not None:
+            from gdbext.starting.downloads import download, open_server
+
+            server = open_server(debuginfod, cache, again=False)
+            had = download(server, facts, had, partial(_make_folder, stack), _say)
+        places = choose_places(facts, *had, partial(_make_folder, stack))
         borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir, cache=cache))
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
@@ -80,6 +93,11 @@ def open_core(
         target = replace(target, memory=ours.memory, identity=ours.identity, problems=problems)
         return replace(target, symbols=borrowed.symbols), borrowed.debug, stack.pop_all().close
     raise AssertionError  # the stack swallows nothing
+
+
+def _say(line: str) -> None:
+    if sys.stderr is not None:
+        print(f"gdbext: {line}", file=sys.stderr)
 
 
 def _make_folder(stack: ExitStack) -> str:

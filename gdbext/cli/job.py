@@ -11,11 +11,10 @@ from gdbext.cli.options import Options
 from gdbext.cli.streams import tell
 from gdbext.cli.unpack import find_packing, unpack
 from gdbext.errors import GdbextError
-from gdbext.filecache.store import Store
 from gdbext.memory.elf.corefacts import CoreFacts
 from gdbext.starting.corefile import read_core, reading
 from gdbext.starting.executable import choose_exe, find_running, is_unknown_here
-from gdbext.starting.gdbjob import GdbJob, has_packages
+from gdbext.starting.gdbjob import GdbJob, Had, has_packages
 from gdbext.starting.process import check_process
 from gdbext.starting.specialfiles import choose_places
 
@@ -27,18 +26,18 @@ def make_job(options: Options, folder: str, deadline: Optional[float]) -> GdbJob
     :param deadline: in seconds of ``time.monotonic``, or None.
     :raises GdbextError: when there is no such process, or the core or the named executable is none.
     """
-    core, exe, facts = None, options.exe, None
+    core, facts = None, None
+    had = Had(options.exe, options.sysroot, options.debug_dir)
     if options.pid is not None and options.needs_target:
         check_process(options.pid)
-        exe = exe or find_running(options.pid)
+        had = had._replace(exe=had.exe or find_running(options.pid))
     if options.core is not None and options.needs_target:
         with reading(options.core):
             core = _unpacked(options.core, folder, deadline, options.max_unpacked)
             facts = _read_facts(options, core)
-        exe = _find_exe(options, facts)
-    alone = _is_alone(options, exe, facts)
-    places = (core, exe, options.sysroot, options.debug_dir)
-    job = GdbJob(options.gdb, *places, options.settings, alone, cache=_find_cache(options))
+        had = _find_files(options, facts, folder)
+    alone = _is_alone(options, had.exe, facts)
+    job = GdbJob(options.gdb, core, *had, options.settings, alone, cache=_find_cache(options))
     return job if alone else for_gdb(job, folder, facts)
 
 
@@ -48,6 +47,8 @@ def _find_cache(options: Options) -> Optional[str]:
     :raises UsageError: it cannot be one.
     """
     if options.cache is not None:
+        from gdbext.filecache.store import Store
+
         Store(options.cache).make()
         Store(options.cache).prune()
     return options.cache
@@ -86,7 +87,7 @@ def _is_alone(options: Options, exe: Optional[str], facts: Optional[CoreFacts]) 
     """Whether gdb has nothing to add to the answer, and this Python has what makes it."""
     adds = options.spec.debugger if options.spec is not None else "all"
     nothing = adds == "target" and not options.needs_target
-    named = exe or options.sysroot or options.debug_dir or options.gdb != Options.gdb
+    named = exe or options.sysroot or options.debug_dir or options.debuginfod or options.gdb != Options.gdb
     if adds == "names" and facts is not None and not named:
         nothing = _is_plain(options.arguments.expression) and is_unknown_here(facts)
     return nothing and has_packages()
@@ -118,8 +119,14 @@ def _read_facts(options: Options, core: str) -> CoreFacts:
         raise
 
 
-def _find_exe(options: Options, facts: CoreFacts) -> Optional[str]:
+def _find_files(options: Options, facts: CoreFacts, folder: str) -> Had:
     choice = choose_exe(facts, options.exe, options.sysroot)
-    if choice.remark:
+    had = Had(choice.exe, options.sysroot, options.debug_dir)
+    if options.debuginfod is not None:
+        from gdbext.starting.downloads import download, open_server
+
+        server = open_server(options.debuginfod, options.cache)
+        had = download(server, facts, had, lambda: folder, lambda line: tell(f"gdbext: {line}"))
+    if choice.remark and had.exe == choice.exe:
         tell(f"gdbext: {choice.remark}")
-    return choice.exe
+    return had

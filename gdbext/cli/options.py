@@ -69,6 +69,7 @@ class Options:
     sysroot: Optional[str] = None
     debug_dir: Optional[str] = None
     cache: Optional[str] = None
+    debuginfod: Optional[str] = None
     gdb: str = "gdb"
     timeout: Optional[float] = DEFAULT_TIMEOUT
     json: Optional[str] = None
@@ -335,6 +336,8 @@ def _checked(options: Options) -> Options:
     if options.swapped and options.cores and options.pid is None:
         raise UsageError("--swapped needs --pid", "of what was swapped out a core has what was dumped")
     _check_copying(options)
+    if options.debuginfod is not None and options.pid is not None:
+        raise UsageError("--debuginfod and --pid exclude each other", "the files of a process are here")
     return options
 
 
@@ -437,6 +440,12 @@ def _folder(name: str, value: str) -> str:
     return path
 
 
+def _server(name: str, value: str) -> str:
+    from gdbext.filecache.debuginfod import check_url
+
+    return check_url(name, value)
+
+
 def _pid(name: str, values: Sequence[str]) -> int:
     if len(values) > 1:
         raise UsageError(f"one process at a time, got {name} {f' {name} '.join(values)}")
@@ -481,6 +490,7 @@ _VALUES: Mapping[str, Callable[[str, Any], Any]] = {
     "sysroot": _folder,
     "debug-dir": _folder,
     "cache": _path,
+    "debuginfod": _server,
     "gdb": _text,
     "timeout": _seconds,
     "samples": _samples,

@@ -53,7 +53,8 @@ def run(options: Options) -> int:
     if not given.words or given.value("output") is None:
         raise UsageError("no cores are named" if not given.words else "no dataset is named", "SOURCE… -o DIR")
     folder = _load_store(given.value("output"))
-    how = How(_commands(given.value("commands")), _find_gdb(options), options.sysroot, _find_cache(options))
+    where = (options.sysroot, _find_cache(options), options.debug_dir, _find_server(options))
+    how = How(_commands(given.value("commands")), _find_gdb(options), *where)
     sources = find_sources(given.words, _listed() if "-" in given.words else (), given.value("host"))
     wishes = Wishes(given.flag("discard"), given.flag("retry"), given.value("scheduler") or "")
     if wishes.discard and any(is_url(source.path) for source in sources):
@@ -143,6 +144,20 @@ def _find_cache(options: Options) -> Optional[str]:
         return None  # a home that is not ours to write to
     Store(folder).prune()
     return folder
+
+
+def _find_server(options: Options) -> Optional[str]:
+    """Return the server that is asked for files, once more for what it failed in; or None.
+
+    :raises UsageError: there is no place for what comes.
+    """
+    if options.debuginfod is None:
+        return None
+    if options.arguments.flag("no-cache"):
+        raise UsageError("--debuginfod and --no-cache exclude each other", "--cache names a place for what comes")
+    from gdbext.starting.downloads import open_server
+
+    return open_server(options.debuginfod, options.cache).url
 
 
 def _listed() -> Sequence[str]:

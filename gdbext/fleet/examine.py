@@ -55,12 +55,16 @@ class How:
     :param commands: whose answers are wanted; ``triage`` is among them.
     :param gdb: a program to borrow where it knows names, or None.
     :param cache: a folder for what is read of files, or None.
+    :param debug_dir: where separate debug info is, or None for gdb's own place.
+    :param debuginfod: a server to be asked for files that are not here, or None.
     """
 
     commands: Sequence[str]
     gdb: Optional[str] = None
     sysroot: Optional[str] = None
     cache: Optional[str] = None
+    debug_dir: Optional[str] = None
+    debuginfod: Optional[str] = None
 
 
 @dataclass
@@ -135,7 +139,8 @@ def _answer(source: Source, how: How) -> Answers:
     :raises GdbextError: it is no core that can be read.
     """
     with _unpacked(source.path) as path:
-        known = how.gdb is not None and not is_unknown_here(read_core(path))
+        elsewhere = how.debug_dir is not None or how.debuginfod is not None
+        known = how.gdb is not None and (elsewhere or not is_unknown_here(read_core(path)))
         return _ask_with_gdb(path, how) if known else _ask(path, how, None)
 
 
@@ -169,7 +174,15 @@ def _unpacked(path: str) -> Iterator[str]:
 def _ask(path: str, how: How, gdb: Optional[str]) -> Answers:
     answers = Answers(debugger=gdb is not None)
     limits = {"threads": 1}  # the pool has one child for each processor
-    with gdbext.open_core(path, sysroot=how.sysroot, settings=limits, debugger=gdb, cache=how.cache) as session:
+    with gdbext.open_core(
+        path,
+        sysroot=how.sysroot,
+        settings=limits,
+        debugger=gdb,
+        cache=how.cache,
+        debug_dir=how.debug_dir,
+        debuginfod=how.debuginfod,
+    ) as session:
         answers.identity, answers.threads = session.target.identity, len(session.target.threads)
         for command in how.commands:
             _take(answers, session, command)

@@ -164,6 +164,7 @@ SHELL_OPTIONS: Sequence[Option] = (
            names="folder"),
     Option("cache", "text", "keep what gdb reads of files in DIR, for later cores of the same files; fleet run does so "
            "anyway, in ~/.cache/gdbext", metavar="DIR", names="folder"),
+    Option("debuginfod", "text", "ask this server for files and debug info of a core that are not here", metavar="URL"),
     Option("gdb", "text", "the gdb to use", metavar="PROGRAM", names="program"),
     Option("timeout", "text", "seconds after which it is ended (default 600; 0 is for ever)", metavar="S"),
     Option("color", "choice", "when to colour text; auto is on a terminal, unless NO_COLOR is set",
@@ -924,7 +925,7 @@ SAMPLING_OPTIONS: Sequence[Option] = (
            "longer, the process stands still no longer"),
 )
 
-_FILES = ("sysroot", "debug-dir", "cache", "gdb")
+_FILES = ("sysroot", "debug-dir", "cache", "debuginfod", "gdb")
 _OPENING = ("core", "exe", "pid", *_FILES, "swapped", "max-unpacked", "max-memory", "help")
 
 _COPYING = ("pid", "max-pause", "swapped", "timeout", "help")
@@ -1025,7 +1026,7 @@ OWN_COMMANDS: Sequence[CommandSpec] = (
             Option("discard", "flag", "remove the cores once all have their rows"),
             Option("no-cache", "flag", "keep nothing of what is read of files, and use nothing that is kept"),
             Option("no-gdb", "flag", "borrow no gdb: no names of functions, variables and types"),
-            *(option for option in SHELL_OPTIONS if option.name in ("timeout", "gdb", "sysroot", "cache", "help")),
+            *(option for option in SHELL_OPTIONS if option.name in ("timeout", *_FILES, "help")),
         ),
         words="SOURCE...",
         names="file",

@@ -50,7 +50,7 @@ def find_running(pid: int) -> Optional[str]:
 def is_unknown_here(facts: CoreFacts) -> bool:
     """Whether no file of a core is on this machine, so that no debugger knows a name in it."""
     return not any(map(_has_debug_file, facts.build_ids.values())) and not any(
-        _is_of(path, facts.build_ids.get(path)) for path in facts.files
+        is_of(path, facts.build_ids.get(path)) for path in facts.files
     )
 
 
@@ -58,7 +58,7 @@ def _has_debug_file(build_id: str) -> bool:
     return any(os.path.exists(f"{folder}/.build-id/{build_id[:2]}/{build_id[2:]}") for folder in DEBUG_FOLDERS)
 
 
-def _is_of(path: str, build_id: Optional[str]) -> bool:
+def is_of(path: str, build_id: Optional[str]) -> bool:
     """Whether an ELF file here may be the one that a core has mapped; gdb opens none of another build-id."""
     ours = _examine(path)
     return ours is not None and (build_id is None or ours in ("", build_id))
@@ -81,7 +81,7 @@ def _named(facts: CoreFacts, named: str) -> Choice:
 
 
 def _found(facts: CoreFacts, path: str, sysroot: Optional[str]) -> Choice:
-    inside = _find_below(sysroot, path) if sysroot else None
+    inside = find_below(sysroot, path) if sysroot else None
     if inside and None in (facts.build_id, _build_id_of(inside)):
         return Choice(inside, f"no build-id shows whether {inside} is the core's executable: it is believed")
     if inside and _build_id_of(inside) == facts.build_id:
@@ -94,7 +94,7 @@ def _found(facts: CoreFacts, path: str, sysroot: Optional[str]) -> Choice:
     return Choice(None, f"the core's executable {path} {reason}: name it with --exe")
 
 
-def _find_below(sysroot: str, path: str) -> Optional[str]:
+def find_below(sysroot: str, path: str) -> Optional[str]:
     """Return the file that the target knew as ``path``, or None; no ".." and no link leads outside."""
     inside = os.path.join(sysroot, os.path.normpath("/" + path).lstrip("/"))
     root = os.path.realpath(sysroot)

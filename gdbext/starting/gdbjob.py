@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Iterator, Mapping, Optional, Sequence
+from typing import IO, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 LOADER = Path(__file__).resolve().parent.parent / "load.py"
 PACKAGES = ("numpy", "tabulate", "tomli")
@@ -56,6 +56,14 @@ _NOISE = re.compile(
 _LAST_WORDS = re.compile(
     r"^(?:Fatal signal: |Recursive internal problem|A problem internal to GDB|-+ Backtrace -+)", re.M
 )
+
+
+class Had(NamedTuple):
+    """Where gdb finds the files of a core; fields as of :class:`GdbJob`."""
+
+    exe: Optional[str]
+    sysroot: Optional[str]
+    debug_dir: Optional[str]
 
 
 @dataclass(frozen=True)

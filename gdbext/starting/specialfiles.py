@@ -39,9 +39,10 @@ def choose_places(
     """Return where gdb finds the files of a core without meeting one that is not regular.
 
     :param exe: the executable for gdb, or None; it is left out where its debug file is not regular.
+    :param debug_dir: one, or several with colons between, as gdb takes them.
     :param make: makes a folder that outlives gdb; called at most once, and only where there are such files.
     """
-    folders = (debug_dir,) if debug_dir else DEBUG_FOLDERS
+    folders = debug_dir.split(os.pathsep) if debug_dir else DEBUG_FOLDERS
     bad = {path: one for path in facts.files if (one := _find_special(_here(path, sysroot), folders))}
     debug = sorted(filter(_is_special, _debug_files(facts, folders)))
     bad_exe = _find_special(exe, folders) if exe else None
@@ -112,7 +113,7 @@ def _debug_files(facts: CoreFacts, folders: Sequence[str]) -> Iterator[str]:
 def _make_sysroot(files: Sequence[str], sysroot: Optional[str], made: str) -> str:
     """Make a folder in which the regular ones of a core's files have all the names that they have here."""
     os.mkdir(made)
-    _link_folders(sysroot or "/", made)
+    link_folders(sysroot or "/", made)
     names: Dict[str, Dict[str, List[str]]] = {}
     for path in files:
         here = _here(path, sysroot)
@@ -122,17 +123,17 @@ def _make_sysroot(files: Sequence[str], sysroot: Optional[str], made: str) -> st
         if folder not in names:
             names[folder] = _links_in(folder)
         for other in (name, *names[folder][os.path.realpath(here)]):
-            _link(here, os.path.join(made, os.path.dirname(path).lstrip("/"), other))
+            link(here, os.path.join(made, os.path.dirname(path).lstrip("/"), other))
     return made
 
 
-def _link_folders(root: str, made: str) -> None:
+def link_folders(root: str, made: str) -> None:
     """Make links of a root directory, as /lib is to usr/lib: the linker knows files by names through them."""
-    for link in filter(os.path.isdir, _links(root)):
-        target = os.path.normpath(os.readlink(link)).lstrip("/")
+    for name in filter(os.path.isdir, _links(root)):
+        target = os.path.normpath(os.readlink(name)).lstrip("/")
         if target and not target.startswith(".."):
             os.makedirs(os.path.join(made, target), exist_ok=True)
-            _link(target, os.path.join(made, os.path.basename(link)))
+            link(target, os.path.join(made, os.path.basename(name)))
 
 
 def _links_in(folder: str) -> Dict[str, List[str]]:
@@ -149,7 +150,8 @@ def _links(folder: str) -> Iterator[str]:
         yield from (entry.path for entry in entries if entry.is_symlink())
 
 
-def _link(target: str, path: str) -> None:
+def link(target: str, path: str) -> None:
+    """Make a symbolic link, with its folder, where nothing is there."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if not os.path.lexists(path):
         os.symlink(target, path)

@@ -51,6 +51,10 @@ MAKERS = {
         "makedirs": "the user's cache, of mode 0700",
         "open": "of mode 0600, in that folder: entries, each whole or not there",
     },
+    "gdbext/filecache/debuginfod.py": {
+        "makedirs": "folders of the user's cache, of mode 0700",
+        **dict.fromkeys(("open", "private", "O_CREAT"), "of mode 0600, in them: what a server gave, or failed in"),
+    },
     "gdbext/fleet/command.py": {"replacing": USERS + ": --json=FILE of fleet"},
     "gdbext/fleet/layout.py": {
         "mkdir": OURS + ": rows for an object store, until they are in a part",
@@ -69,6 +73,7 @@ MAKERS = {
         "mkdir": "the folder that the user names, of mode 0700",
         "O_CREAT": "of mode 0600, in that folder: the samples, which are only added to",
     },
+    "gdbext/starting/downloads.py": {"mkdtemp": OURS + ": a folder of links"},
     "gdbext/starting/lockedfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
     "commands/compare.py": {"open": OURS + ": a sample, until it is compared"},
