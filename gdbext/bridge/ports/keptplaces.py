@@ -44,8 +44,6 @@ class KeptPlaces:
 
     def add_variable(self, objfile: gdb.Objfile, variable: discover.Variable, places: Sequence[TypedPlace]) -> None:
         """Note a variable with its places; where it has none it may have some in another target."""
-        if self._facts is None:
-            return
         symbol, kind = variable.symbol, variable.symbol.type
         fixed = symbol.addr_class == gdb.SYMBOL_LOC_STATIC
         if kind is None or fixed and kind.strip_typedefs().code not in REFERENCES:
@@ -67,14 +65,14 @@ class KeptPlaces:
         else:
             self._rows.append((number, place.address - anchor.address, self._types.add(place.type)))
 
-    def keep(self, passed: int) -> None:
-        """Keep all of it, once so many variables were examined."""
+    def keep(self, passed: int, problems: Sequence[Problem]) -> None:
+        """Keep all of it, once so many variables were examined, with these problems."""
         types = self._types.rows() if self._facts is not None else None
         if self._facts is None or types is None:
             return
         anchors = [(number, anchor.name) for number, anchor in self._anchors.items() if anchor is not None]
-        problems = [(one.kind, one.message) for one in self.problems]
-        self._facts.keep({"passed": passed, "problems": problems, "anchors": anchors, "types": types,
+        said = [(one.kind, one.message) for one in problems]
+        self._facts.keep({"passed": passed, "problems": said, "anchors": anchors, "types": types,
                           "rows": self._rows}, _QUESTION)  # fmt: skip
 
     @classmethod

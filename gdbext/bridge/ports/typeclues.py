@@ -6,7 +6,7 @@ program's own, then locals of all threads' frames.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence
 
 import gdb
 
@@ -14,8 +14,7 @@ from gdbext.bridge.decoded import ask
 from gdbext.bridge.expressions import language, lookup, minimal, selection, values, wordsize
 from gdbext.bridge.expressions.frames import Bound, frames_of, selected_first
 from gdbext.bridge.ports import discover
-from gdbext.bridge.ports.filefacts import find_file_facts
-from gdbext.bridge.ports.keptplaces import KeptPlaces
+from gdbext.bridge.ports.filefacts import FileFacts, find_file_facts
 from gdbext.bridge.ports.locals import Locals
 from gdbext.bridge.ports.stacks import GdbStacks, find_counters
 from gdbext.bridge.ports.typemaker import REFERENCES, type_of
@@ -25,6 +24,9 @@ from gdbext.debuginfo import TypedPlace
 from gdbext.layout.types import Code, Type
 from gdbext.report import Problem
 from gdbext.target import Target
+
+if TYPE_CHECKING:
+    from gdbext.bridge.ports.keptplaces import KeptPlaces
 
 _LOCALS = 0.3  # share of what may be examined that is kept for them
 _FRAMES = 32  # of one thread
@@ -78,24 +80,31 @@ class GdbClues:
     # ---- variables ----
 
     def _globals(self, bound: Bound) -> Iterator[TypedPlace]:
-        facts = find_file_facts()
-        kept = None if facts is None else KeptPlaces.find(facts)
         seen: "set[int]" = set()
-        if kept is None or kept.passed > bound.left:
-            found = self._search(seen, bound, KeptPlaces(facts))
-        else:
-            bound.take(kept.passed)
-            self._problems += kept.problems
-            found = kept.places(self._of_symbol)
+        facts = find_file_facts()
+        found = self._search(seen, bound, None) if facts is None else self._known(seen, bound, facts)
         for place in found:
             if place.address not in seen:
                 seen.add(place.address)
                 yield place
 
-    def _search(self, seen: "set[int]", bound: Bound, kept: KeptPlaces) -> Iterator[TypedPlace]:
-        """Iterate over variables, and keep what is found of them.
+    def _known(self, seen: "set[int]", bound: Bound, facts: FileFacts) -> Iterator[TypedPlace]:
+        """Iterate over variables as kept, where that is all of what may be examined now."""
+        from gdbext.bridge.ports.keptplaces import KeptPlaces
+
+        kept = KeptPlaces.find(facts)
+        if kept is None or kept.passed > bound.left:
+            yield from self._search(seen, bound, KeptPlaces(facts))
+            return
+        bound.take(kept.passed)
+        self._problems += kept.problems
+        yield from kept.places(self._of_symbol)
+
+    def _search(self, seen: "set[int]", bound: Bound, kept: "Optional[KeptPlaces]") -> Iterator[TypedPlace]:
+        """Iterate over variables.
 
         :param seen: addresses that have come.
+        :param kept: takes what is found of them, to keep it.
         """
         left, none = bound.left, True
         for objfile in discover.own_files():
@@ -105,18 +114,23 @@ class GdbClues:
                     self._cut("variables")
                     return
                 places = list(self._of_symbol(variable.symbol))
-                kept.add_variable(objfile, variable, places)
+                if kept is not None:
+                    kept.add_variable(objfile, variable, places)
                 yield from places
         for objfile, place in self._in_functions(seen, bound):
-            kept.add(objfile, place)
+            if kept is not None:
+                kept.add(objfile, place)
             yield place
-        if bound.spent:
-            return
-        if none and not _has_debug_info():
-            message = "no variable of the program has debug info: what its pointers lead to is not known"
-            kept.problems.append(Problem(_NO_DEBUG_INFO, None, message))
-            self._problems += kept.problems
-        kept.keep(left - bound.left)
+        problems = self._without_debug_info() if none else []
+        self._problems += problems
+        if kept is not None and not bound.spent:
+            kept.keep(left - bound.left, problems)
+
+    def _without_debug_info(self) -> List[Problem]:
+        if _has_debug_info():
+            return []
+        message = "no variable of the program has debug info: what its pointers lead to is not known"
+        return [Problem(_NO_DEBUG_INFO, None, message)]
 
     def _in_functions(self, seen: "set[int]", bound: Bound) -> "Iterator[tuple[gdb.Objfile, TypedPlace]]":
         """Iterate over static variables of functions of C++, which gdb finds by both names only."""
