@@ -80,11 +80,11 @@ def open_core(
         stack.callback(core.close)
         ours, facts = target_of(core), read_core(path)
         had = Had(choose_exe(facts, None, sysroot).exe, sysroot, debug_dir)
-        if debuginfod is not None:
-            from gdbext.starting.downloads import download, open_server
+        if debuginfod is not None or debug_dir is not None:
+            from gdbext.starting.downloads import find_files, open_server
 
-            server = open_server(debuginfod, cache, again=False)
-            had = download(server, facts, had, partial(_make_folder, stack), _say)
+            server = open_server(debuginfod, cache, again=False) if debuginfod is not None else None
+            had = find_files(server, facts, had, partial(_make_folder, stack), _say)
         places = choose_places(facts, *had, partial(_make_folder, stack))
         borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir, cache=cache))
         stack.callback(borrowed.close)

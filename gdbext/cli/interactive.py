@@ -30,7 +30,7 @@ def open_target(options: Options) -> int:
     with work_folder() as folder:
         job = make_job(options, folder, None)
         line, environment = job.interactive_arguments(options.pid), with_packages(os.environ)
-        if any(path and path.startswith(folder) for path in (job.core, job.sysroot, job.debug_dir)):
+        if any(path and folder in path for path in (job.core, job.sysroot, job.debug_dir)):
             return _wait_for(line, environment)
     return _become(line, environment)
 

@@ -122,11 +122,14 @@ def _read_facts(options: Options, core: str) -> CoreFacts:
 def _find_files(options: Options, facts: CoreFacts, folder: str) -> Had:
     choice = choose_exe(facts, options.exe, options.sysroot)
     had = Had(choice.exe, options.sysroot, options.debug_dir)
-    if options.debuginfod is not None:
-        from gdbext.starting.downloads import download, open_server
+    if options.debuginfod is not None or options.debug_dir is not None:
+        from gdbext.starting.debugfolder import with_index
+        from gdbext.starting.downloads import find_files, open_server
 
-        server = open_server(options.debuginfod, options.cache)
-        had = download(server, facts, had, lambda: folder, lambda line: tell(f"gdbext: {line}"))
+        if options.debug_dir is not None:
+            had = had._replace(debug_dir=with_index(options.debug_dir, os.path.join(folder, "debug")))
+        server = open_server(options.debuginfod, options.cache) if options.debuginfod is not None else None
+        had = find_files(server, facts, had, lambda: folder, lambda line: tell(f"gdbext: {line}"))
     if choice.remark and had.exe == choice.exe:
         tell(f"gdbext: {choice.remark}")
     return had

@@ -31,6 +31,7 @@ DEBUGINFO, EXECUTABLE = "debuginfo", "executable"
 _ENDINGS = {DEBUGINFO: ".debug", EXECUTABLE: ""}
 _BUILD_ID = re.compile(r"[0-9a-f]{4,128}")
 _STEP = 1 << 20
+_DAY = 86400
 _PATIENCE = 600.0  # seconds for which a failure is remembered
 
 
@@ -86,7 +87,7 @@ class Debuginfod:
         try:
             if not os.path.exists(path) and not self._had(path, build_id, kind):
                 return None
-            os.utime(path)
+            _note_use(path)
             return path
         except OSError as error:
             self._say("room", f"{self.place} cannot be written: {error.strerror}")
@@ -113,6 +114,7 @@ class Debuginfod:
             except _FailedError as error:
                 self._note_failure(f"{build_id}.{kind}", error)
                 return False
+            os.utime(part.name, (time.time(), 0))  # gdb warns of a program that is newer than its core
             os.rename(part.name, path)
             return True
 
@@ -251,6 +253,12 @@ def _alone(path: str, seconds: float) -> Iterator[Optional[BinaryIO]]:
                 return
         time.sleep(0.05)
     yield None
+
+
+def _note_use(path: str) -> None:
+    """Have a file be one that was used now. Not each time: that changes its ctime, by which its contents are known."""
+    if os.stat(path).st_atime < time.time() - _DAY:
+        os.utime(path, (time.time(), 0))
 
 
 def _made(path: str, flags: int) -> int:

@@ -21,6 +21,7 @@ from gdbext.files import replacing
 from gdbext.fleet.stores.objects import is_url, load
 from gdbext.report import Status
 from gdbext.starting import dependencies
+from gdbext.starting.lockedfolder import LockedFolder
 from gdbext.wording import count_text, printable, size_text, unicode_text
 
 if TYPE_CHECKING:  # numpy comes with it, once it is known where that is
@@ -53,7 +54,9 @@ def run(options: Options) -> int:
     if not given.words or given.value("output") is None:
         raise UsageError("no cores are named" if not given.words else "no dataset is named", "SOURCE… -o DIR")
     folder = _load_store(given.value("output"))
-    where = (options.sysroot, _find_cache(options), options.debug_dir, _find_server(options))
+    made = LockedFolder() if options.debug_dir is not None else None  # until we end
+    debug_dir = _find_debug_dir(options, made.path) if made is not None else None
+    where = (options.sysroot, _find_cache(options), debug_dir, _find_server(options))
     how = How(_commands(given.value("commands")), _find_gdb(options), *where)
     sources = find_sources(given.words, _listed() if "-" in given.words else (), given.value("host"))
     wishes = Wishes(given.flag("discard"), given.flag("retry"), given.value("scheduler") or "")
@@ -144,6 +147,18 @@ def _find_cache(options: Options) -> Optional[str]:
         return None  # a home that is not ours to write to
     Store(folder).prune()
     return folder
+
+
+def _find_debug_dir(options: Options, made: str) -> Optional[str]:
+    """Return the folder of debug info, arranged by build-id, or None.
+
+    :param made: a folder in which it is arranged where it is not.
+    """
+    if options.debug_dir is None:
+        return None
+    from gdbext.starting.debugfolder import with_index
+
+    return with_index(options.debug_dir, os.path.join(made, "debug"))
 
 
 def _find_server(options: Options) -> Optional[str]:

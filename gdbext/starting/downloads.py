@@ -1,4 +1,6 @@
-"""The files of a core that are not on this machine, from a debuginfod server that the user names."""
+"""The files of a core that are not where it names them: in folders of debug info, or at a debuginfod server that the
+user names.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,12 @@ def open_server(url: str, folder: Optional[str], again: bool = True) -> Debuginf
     return server
 
 
-def download(
-    server: Debuginfod, facts: CoreFacts, had: Had, make: Callable[[], str], tell: Callable[[str], None]
+def find_files(
+    server: Optional[Debuginfod], facts: CoreFacts, had: Had, make: Callable[[], str], tell: Callable[[str], None]
 ) -> Had:
-    """Return where gdb is to search, once what is missing here was asked for.
+    """Return where gdb is to search, once what is in no folder of debug info was asked for.
 
+    :param server: None: nobody is asked.
     :param had: where it would search otherwise.
     :param make: makes a folder that outlives gdb; called at most once, and only where a file is to be in a sysroot.
     :param tell: is called with each line for the user.
@@ -49,24 +52,31 @@ def download(
     files: Dict[str, str] = {}
     for path, build_id in known.items():
         here = had.exe if path == facts.exe and had.exe else _find_here(path, build_id, sysroot)
-        found = here or server.find(build_id, EXECUTABLE)
+        found = here or _find_in(folders, build_id)
+        if found is None and server is not None:
+            found = server.find(build_id, EXECUTABLE)
         if found is not None and not here:
             files[path] = found
-        if not _has_debug_info(found) and not _is_in(folders, build_id):
+        if server is not None and not _has_debug_info(found) and not _is_in(folders, build_id):
             server.find(build_id, DEBUGINFO)
-    for line in server.said:
+    for line in server.said if server else ():
         tell(line)
-    server.said.clear()
     exe = had.exe or (choose_exe(facts, files[facts.exe], None).exe if facts.exe in files else None)
     libraries = {path: file for path, file in files.items() if path != facts.exe}
     if libraries:
         sysroot = _make_sysroot(facts.files, libraries, sysroot, make())
-    return Had(exe, sysroot, os.pathsep.join([*folders, server.place]))
+    return Had(exe, sysroot, os.pathsep.join([*folders, server.place]) if server else debug_dir)
 
 
 def _find_here(path: str, build_id: str, sysroot: Optional[str]) -> Optional[str]:
     inside = find_below(sysroot, path) if sysroot else None
     return next((one for one in (inside, path) if one and is_of(one, build_id)), None)
+
+
+def _find_in(folders: Sequence[str], build_id: str) -> Optional[str]:
+    """Return the program or library of a build-id in folders of debug info, or None."""
+    places = (os.path.realpath(f"{folder}/.build-id/{build_id[:2]}/{build_id[2:]}") for folder in folders)
+    return next((place for place in places if is_of(place, build_id) and not is_of(place, "")), None)
 
 
 def _is_in(folders: Sequence[str], build_id: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -57,6 +58,16 @@ def test_one_core(cores, tmp_path):
         assert again.stdout == done.stdout and len([path for path in asked if build_id in path]) == 2
     later = gdbext(*line, "--debuginfod", url, "--cache", tmp_path / "cache")  # the server is gone, what it gave is not
     assert later.stdout == done.stdout and later.stderr.count("refused") <= 1
+
+
+def test_a_folder_of_debug_info_without_order(cores, tmp_path):
+    folder, _, debug, program = cores
+    (tmp_path / "symbols" / "deep").mkdir(parents=True)
+    (tmp_path / "symbols" / "some.dbg").write_bytes(debug)
+    (tmp_path / "symbols" / "deep" / "some").write_bytes(program)
+    os.utime(tmp_path / "symbols" / "deep" / "some", (1, 1))
+    done = gdbext("blocks", "leaks", "--core", folder / "core.0", "--json", "--debug-dir", tmp_path / "symbols")
+    assert "struct session" in done.stdout and not done.stderr
 
 
 @pytest.mark.skipif(not (find_spec("pyarrow") and find_spec("duckdb")), reason="needs pyarrow and duckdb")
