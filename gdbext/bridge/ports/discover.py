@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import gdb
 
@@ -40,8 +40,8 @@ _RUNTIME = re.compile(
 Matches = Callable[[Type], bool]
 _Named = Tuple[str, gdb.Symbol]
 # How many variables there are, and of those that lead to what is wanted: how many have been passed, with itself, the
-# position of its file, which it is of those of its name, and its name.
-_Worth = Tuple[int, Sequence[Tuple[int, int, int, str]]]
+# position of its file, its name, and where in the source it is.
+_Worth = Tuple[int, Sequence[Tuple[int, int, str, str]]]
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _as_worth(value: Any, files: int) -> Optional[_Worth]:
         return None
     fits = all(
         isinstance(row, list)
-        and [type(one) for one in row] == [int, int, int, str]
+        and [type(one) for one in row] == [int, int, str, str]
         and row[0] <= value[0]
         and 0 <= row[1] < files
         for row in value[1]
@@ -260,25 +260,27 @@ class _Globals:
 
     def _search(self, depth: int, bound: Bound, keep: Callable[[_Worth], None]) -> Iterator[_Named]:
         passed = 0
-        places: List[Tuple[int, int, int, str]] = []
+        places: List[Tuple[int, int, str, str]] = []
         for number, objfile in enumerate(self._files):
-            for name, which, symbol in variables_of(objfile):
+            for name, symbol in variables_of(objfile):
                 if not bound.take():
                     return
                 passed += 1
                 if self._is_worth(symbol, depth):
-                    places.append((passed, number, which, name))
+                    places.append((passed, number, name, place_of(symbol)))
                     yield name, symbol
         keep((passed, places))
 
     def _again(self, worth: _Worth, bound: Bound) -> Iterator[_Named]:
         """Iterate over the same as before; nothing else is looked up."""
         passed = 0
-        for at, number, which, name in worth[1]:
+        for at, number, name, place in worth[1]:
             if not bound.take(at - passed):
                 return
             passed = at
-            yield from ((name, one) for one in lookup_variables(self._files[number], name)[which : which + 1])
+            symbol = find_variable(self._files[number], name, place)
+            if symbol is not None:
+                yield name, symbol
         bound.take(worth[0] - passed)
 
     def _is_worth(self, symbol: gdb.Symbol, depth: int) -> bool:
@@ -289,17 +291,6 @@ class _Globals:
         if key not in self._leads:
             self._leads[key] = self._kinds.leads(type_of(symbol.type), depth)
         return self._leads[key]
-
-
-class Variable(NamedTuple):
-    """A variable of an object file.
-
-    :param which: of those of its name.
-    """
-
-    name: str
-    which: int
-    symbol: gdb.Symbol
 
 
 class _Variables:
@@ -313,18 +304,18 @@ class _Variables:
         self._names = list(dict.fromkeys(symbol.name for symbol in minimal.data_symbols(objfile)))
         self._found: List[Sequence[gdb.Symbol]] = []  # by name: an interrupt loses none
 
-    def __iter__(self) -> Iterator[Variable]:
+    def __iter__(self) -> Iterator[_Named]:
         for at, name in enumerate(self._names):
             if at == len(self._found):
                 self._found.append(lookup_variables(self._objfile, name))
-            for which, symbol in enumerate(self._found[at]):
-                yield Variable(name, which, symbol)
+            for symbol in self._found[at]:
+                yield name, symbol
 
 
 _known: "dict[gdb.Objfile, _Variables]" = {}
 
 
-def variables_of(objfile: gdb.Objfile) -> Iterable[Variable]:
+def variables_of(objfile: gdb.Objfile) -> Iterable[_Named]:
     """Return the variables of an object file that debug info knows, in the order of its symbol table."""
     if objfile not in _known:
         call_when_objfiles_change(_known.clear)
@@ -353,6 +344,16 @@ def lookup_variables(objfile: gdb.Objfile, name: str) -> Sequence[gdb.Symbol]:
             one for one in gdb.lookup_static_symbols(name) if lookup.root_of(one.symtab.objfile) == objfile
         ]
     return [one for one in found if lookup.is_in_memory(one)]
+
+
+def place_of(symbol: gdb.Symbol) -> str:
+    """Return where in the source a variable is: of several of one name gdb's order is that in which it read files."""
+    return f"{symbol.symtab.filename}:{symbol.line}"
+
+
+def find_variable(objfile: gdb.Objfile, name: str, place: str) -> Optional[gdb.Symbol]:
+    """Return the variable of a name and a place, or None."""
+    return next((one for one in lookup_variables(objfile, name) if place_of(one) == place), None)
 
 
 def _texts_of(name: str, symbol: gdb.Symbol) -> Sequence[str]:

@@ -22,8 +22,8 @@ _QUESTION = "places"
 _MOST = 1_000_000  # variables
 
 # A place: the position of its file, how far it is from the file's anchor, its type's position. Or a variable that is to
-# be asked for again, since memory or another file says where it is: the file, its name, which of that name.
-_Row = Tuple[int, Any, int]
+# be asked for again, since memory or another file says where it is: the file, its name, where in the source it is.
+_Row = Tuple[int, Any, Any]
 
 
 class KeptPlaces:
@@ -37,26 +37,27 @@ class KeptPlaces:
         self.passed = 0
         self.problems: List[Problem] = []
         self._facts = facts
+        self._files = list(discover.own_files())
         self._rows: List[_Row] = []
         self._types = TypeTable()
         self._anchors: Dict[int, Optional[_Anchor]] = {}
         self._read: Sequence[Type] = ()
 
-    def add_variable(self, objfile: gdb.Objfile, variable: discover.Variable, places: Sequence[TypedPlace]) -> None:
+    def add_variable(self, objfile: gdb.Objfile, name: str, symbol: gdb.Symbol, places: Sequence[TypedPlace]) -> None:
         """Note a variable with its places; where it has none it may have some in another target."""
-        symbol, kind = variable.symbol, variable.symbol.type
+        kind = symbol.type
         fixed = symbol.addr_class == gdb.SYMBOL_LOC_STATIC
         if kind is None or fixed and kind.strip_typedefs().code not in REFERENCES:
             for place in places:
                 self.add(objfile, place)
         else:
-            self._rows.append((_number(objfile), variable.name, variable.which))
+            self._rows.append((self._files.index(objfile), name, discover.place_of(symbol)))
 
     def add(self, objfile: gdb.Objfile, place: TypedPlace) -> None:
         """Note a place in a file."""
         if self._facts is None:
             return
-        number = _number(objfile)
+        number = self._files.index(objfile)
         if number not in self._anchors:
             self._anchors[number] = _find_anchor(objfile)
         anchor = self._anchors[number]
@@ -86,7 +87,8 @@ class KeptPlaces:
 
     @classmethod
     def _of(cls, value: Any) -> "KeptPlaces":
-        kept, files = cls(None), discover.own_files()
+        kept = cls(None)
+        files = kept._files
         kept.passed = _whole(value["passed"])
         kept.problems = [Problem(str(kind), None, str(message)) for kind, message in value["problems"]]
         for number, name in value["anchors"]:
@@ -94,9 +96,7 @@ class KeptPlaces:
         kept._read = read_types(value["types"])
         for number, at, which in value["rows"]:
             files[_whole(number)]
-            if isinstance(at, str):
-                _whole(which)
-            else:
+            if not (isinstance(at, str) and isinstance(which, str)):
                 kept._anchors[number], kept._read[_whole(which)], at + 0
             kept._rows.append((number, at, which))
         return kept
@@ -106,10 +106,11 @@ class KeptPlaces:
 
         :param ask: gives those of a variable that is asked for again.
         """
-        files, mask = discover.own_files(), wordsize.word_mask()
+        files, mask = self._files, wordsize.word_mask()
         for number, at, which in self._rows:
             if isinstance(at, str):
-                for symbol in discover.lookup_variables(files[number], at)[which : which + 1]:
+                symbol = discover.find_variable(files[number], at, which)
+                if symbol is not None:
                     yield from ask(symbol)
             else:
                 anchor = self._anchors[number]
@@ -123,10 +124,6 @@ def _whole(number: Any) -> int:
     return number
 
 
-def _number(objfile: gdb.Objfile) -> int:
-    return list(discover.own_files()).index(objfile)
-
-
 class _Anchor(NamedTuple):
     """A variable by which a file is found again."""
 
@@ -136,9 +133,9 @@ class _Anchor(NamedTuple):
 
 def _find_anchor(objfile: gdb.Objfile) -> Optional[_Anchor]:
     """Return the first variable whose name is of no other one in its file, or None."""
-    for variable in discover.variables_of(objfile):
-        if len(minimal.find_data(objfile, variable.name)) == 1 and variable.symbol.addr_class == gdb.SYMBOL_LOC_STATIC:
-            return _read_anchor(objfile, variable.name)
+    for name, symbol in discover.variables_of(objfile):
+        if len(minimal.find_data(objfile, name)) == 1 and symbol.addr_class == gdb.SYMBOL_LOC_STATIC:
+            return _read_anchor(objfile, name)
     return None
 
 

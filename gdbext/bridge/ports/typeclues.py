@@ -108,14 +108,14 @@ class GdbClues:
         """
         left, none = bound.left, True
         for objfile in discover.own_files():
-            for variable in discover.variables_of(objfile):
+            for name, symbol in discover.variables_of(objfile):
                 none = False
                 if not bound.take():
                     self._cut("variables")
                     return
-                places = list(self._of_symbol(variable.symbol))
+                places = list(self._of_symbol(symbol))
                 if kept is not None:
-                    kept.add_variable(objfile, variable, places)
+                    kept.add_variable(objfile, name, symbol, places)
                 yield from places
         for objfile, place in self._in_functions(seen, bound):
             if kept is not None:
