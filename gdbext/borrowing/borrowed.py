@@ -86,7 +86,14 @@ def open_core(
             server = open_server(debuginfod, cache, again=False) if debuginfod is not None else None
             had = find_files(server, facts, had, partial(_make_folder, stack), _say)
         places = choose_places(facts, *had, partial(_make_folder, stack))
-        borrowed = BorrowedGdb(GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir, cache=cache))
+        job = GdbJob(gdb, path, places.exe, places.sysroot, places.debug_dir, cache=cache)
+        if cache is not None:
+            from gdbext.starting.indexcache import IndexCache
+
+            index = IndexCache(cache, gdb, facts, places, _make_folder(stack))
+            stack.callback(index.keep)
+            job = replace(job, index=index.folder)
+        borrowed = BorrowedGdb(job)
         stack.callback(borrowed.close)
         target = borrowed.start(None, settings)
         problems = [*target.problems, *(Problem("absent-file", None, remark) for remark in places.remarks)]

@@ -14,6 +14,7 @@ from gdbext.memory.hostfiles import open_named
 
 _SETTLED = 2_000_000_000  # ns since the last change, from which on times of the next one differ
 _STEP = 16 << 20
+_DAY = 86400  # seconds
 
 
 def find_hash(store: Store, path: str, before: int) -> Optional[str]:
@@ -44,6 +45,16 @@ def find_hash(store: Store, path: str, before: int) -> Optional[str]:
         return None
     finally:
         os.close(descriptor)
+
+
+def note_use(path: str) -> None:
+    """Have a file be one that was used now. Not each time: that changes its ctime, by which its contents are known.
+
+    :raises OSError: it is not there.
+    """
+    facts = os.stat(path)
+    if facts.st_atime < time.time() - _DAY:
+        os.utime(path, (time.time(), facts.st_mtime))
 
 
 def _marks(facts: os.stat_result) -> "tuple[int, ...]":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Iterator, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from gdbext.errors import GdbextError, UsageError
+from gdbext.filecache.contents import note_use
 from gdbext.files import private
 from gdbext.memory.elf.elffile import find_file_build_id, find_header, find_section_build_id
 from gdbext.memory.hostfiles import pread
@@ -31,7 +32,6 @@ DEBUGINFO, EXECUTABLE = "debuginfo", "executable"
 _ENDINGS = {DEBUGINFO: ".debug", EXECUTABLE: ""}
 _BUILD_ID = re.compile(r"[0-9a-f]{4,128}")
 _STEP = 1 << 20
-_DAY = 86400
 _PATIENCE = 600.0  # seconds for which a failure is remembered
 
 
@@ -87,7 +87,7 @@ class Debuginfod:
         try:
             if not os.path.exists(path) and not self._had(path, build_id, kind):
                 return None
-            _note_use(path)
+            note_use(path)
             return path
         except OSError as error:
             self._say("room", f"{self.place} cannot be written: {error.strerror}")
@@ -253,12 +253,6 @@ def _alone(path: str, seconds: float) -> Iterator[Optional[BinaryIO]]:
                 return
         time.sleep(0.05)
     yield None
-
-
-def _note_use(path: str) -> None:
-    """Have a file be one that was used now. Not each time: that changes its ctime, by which its contents are known."""
-    if os.stat(path).st_atime < time.time() - _DAY:
-        os.utime(path, (time.time(), 0))
 
 
 def _made(path: str, flags: int) -> int:

@@ -74,6 +74,7 @@ class GdbJob:
     :param descriptors: that gdb inherits.
     :param alone: whether gdb would add nothing to the answer: then Python makes it by itself.
     :param cache: the folder where what gdb has read of files is kept, or None.
+    :param index: a folder for gdb's own index cache, or None.
     """
 
     gdb: str
@@ -85,6 +86,7 @@ class GdbJob:
     alone: bool = False
     descriptors: Sequence[int] = ()
     cache: Optional[str] = None
+    index: Optional[str] = None
 
     def arguments(self, call: str) -> list[str]:
         """Return gdb's command line, the executable before the core.
@@ -132,6 +134,7 @@ class GdbJob:
     def _places(self) -> list[str]:
         settings = [f"set sysroot {self.sysroot}"] if self.sysroot else []
         settings += [f"set debug-file-directory {self.debug_dir}"] if self.debug_dir else []
+        settings += [f"set index-cache directory {self.index}", "set index-cache enabled on"] if self.index else []
         return settings
 
 

@@ -82,10 +82,11 @@ def _is_kernels(path: str) -> bool:
 
 def _find_special(path: str, folders: Sequence[str]) -> Optional[str]:
     """Return the file, or where gdb would search for its debug info by name, that is not regular; None for neither."""
-    return next(filter(_is_special, (path, *_linked_files(path, folders))), None)
+    return next(filter(_is_special, (path, *linked_files(path, folders))), None)
 
 
-def _linked_files(path: str, folders: Sequence[str]) -> Iterator[str]:
+def linked_files(path: str, folders: Sequence[str]) -> Iterator[str]:
+    """Iterate over the files in which gdb searches for a file's debug info by the name that is in it."""
     name = _find_debuglink(path)
     for home in {os.path.dirname(path), os.path.dirname(os.path.realpath(path))} if name else ():
         yield from (f"{home}/{name}", f"{home}/.debug/{name}", *(f"{folder}{home}/{name}" for folder in folders))

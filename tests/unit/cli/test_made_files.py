@@ -74,6 +74,10 @@ MAKERS = {
         "O_CREAT": "of mode 0600, in that folder: the samples, which are only added to",
     },
     "gdbext/starting/downloads.py": {"mkdtemp": OURS + ": a folder of links"},
+    "gdbext/starting/indexcache.py": {
+        "mkdir": OURS + ": for indexes of gdb",
+        "open": "of mode 0600, in the user's cache: the same, each whole or not there",
+    },
     "gdbext/starting/lockedfolder.py": {"mkdtemp": "the folder of mode 0700", "private": OURS + ": its lock"},
     "gdbext/starting/specialfiles.py": dict.fromkeys(("mkdir", "makedirs"), OURS + ": folders of links"),
     "commands/compare.py": {"open": OURS + ": a sample, until it is compared"},
