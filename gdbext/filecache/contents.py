@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import time
 from typing import Any, Optional
 
 from gdbext.filecache.store import Store, key_of
 from gdbext.memory.elf.elffile import find_header, read_section_names
-from gdbext.memory.hostfiles import open_named
+from gdbext.memory.hostfiles import open_named, pread
 
 _SETTLED = 2_000_000_000  # ns since the last change, from which on times of the next one differ
-_STEP = 16 << 20
+_STEP = 4 << 20
 _DAY = 86400  # seconds
 
 
@@ -68,17 +67,16 @@ def _is_answer(found: Any) -> bool:
 
 
 def _read(descriptor: int, size: int) -> Any:
-    with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as data:
-        digest = hashlib.sha256()
-        for at in range(0, size, _STEP):
-            digest.update(data[at : at + _STEP])
-        return {"hash": digest.hexdigest(), "whole": _is_whole(data)}
+    digest = hashlib.sha256()
+    for at in range(0, size, _STEP):  # not mapped: our address space may be limited
+        digest.update(os.pread(descriptor, _STEP, at))
+    return {"hash": digest.hexdigest(), "whole": _is_whole(descriptor)}
 
 
-def _is_whole(data: mmap.mmap) -> bool:
+def _is_whole(descriptor: int) -> bool:
     """Whether no debug info of an ELF file is elsewhere: in what dwz has taken out, or -gsplit-dwarf has put aside."""
-    header = find_header(data[:64])
+    header = find_header(pread(descriptor, 0, 64))
     if header is None:
         return True
-    names = read_section_names(lambda at, size: data[at : at + size], header)
+    names = read_section_names(lambda at, size: pread(descriptor, at, size), header)
     return not {".gnu_debugaltlink", ".debug_addr", ".zdebug_addr"} & set(names)
