@@ -22,6 +22,7 @@ from tests.support.glibcs import Unavailable
 from tests.support.tcmallocs import SOURCES, tcmalloc
 
 # One of each layout of thread caches; all of them with --boards=full.
+MIB = 1 << 20
 VERSIONS = [pytest.param(name, marks=[pytest.mark.full] if name in ("bullseye", "sid") else []) for name in SOURCES]
 
 
@@ -101,6 +102,7 @@ def test_a_healthy_one_is_silent_and_every_byte_has_one_owner(zoo):
         assert ledger.residual == 0
         rest = next(entry for entry in ledger.entries if entry.owner == "anonymous rest")
         assert rest.in_core * 20 < sum(entry.in_core or 0 for entry in ledger.entries)
+        assert rest.bytes < MIB  # what it has taken for its own structures and not used yet is its own
 
 
 def test_what_it_keeps_for_itself_has_not_leaked(zoo):

@@ -10,9 +10,10 @@ import numpy as np
 from gdbext.heap.freelists import PROGRAM
 from gdbext.heap.model import Blocks, LazyCharges, Span, State
 from gdbext.heap.reading import mapped_ranges
+from gdbext.heap.tcmalloc.chunk import find_chunk
 from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL, ON_RETURNED
 from gdbext.heap.tcmalloc.model import IN_SPAN, IN_THREAD, IN_TRANSFER, U64, Mask, Tcmalloc
-from gdbext.memory.intervals import Intervals, columns, joined, merged, without
+from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged, without
 
 _NEAR = 1 << 18  # bytes between two of its structures that one piece of its metadata holds: 128 KiB are taken at once
 _STATES = {PROGRAM: State.IN_USE, IN_SPAN: State.FREE, IN_TRANSFER: State.FREE, IN_THREAD: State.TCACHE}
@@ -57,7 +58,8 @@ def _ground(heap: Tcmalloc) -> Intervals:
 def metadata_of(heap: Tcmalloc) -> Intervals:
     """Return where its page map's leaves, spans and thread caches lie, beside the spans.
 
-    It takes 8 MiB from the system for these, and hands out 128 KiB for structures of one kind.
+    It takes 8 MiB from the system for these, and hands out 128 KiB for structures of one kind; what is left of the
+    last 8 MiB is its own, too.
     """
     cache = heap.location.cache
     pieces = [(leaf, leaf + heap.leaf_bytes) for leaf in heap.leaves.tolist()]
@@ -65,9 +67,11 @@ def metadata_of(heap: Tcmalloc) -> Intervals:
     at = np.sort(heap.spans.at)
     begins = np.flatnonzero(np.diff(at, prepend=np.uint64(0)) > _NEAR)
     ends = np.append(at[begins[1:] - 1], at[-1:]) + np.uint64(heap.location.layouts.span.size)
-    held = columns([*pieces, *zip(at[begins].tolist(), ends.tolist())])
+    pieces += zip(at[begins].tolist(), ends.tolist())
+    ground = Coverage(*joined(_ground(heap)))
+    held = columns([*pieces, *find_chunk(heap.target, heap.location.module, pieces, ground)])
     inside = mapped_ranges(heap.target.index).holds_whole(*held)
-    return without(joined(merged((held[0][inside], held[1][inside]))), joined(_ground(heap)))
+    return without(joined(merged((held[0][inside], held[1][inside]))), (ground.starts, ground.ends))
 
 
 def charges_of(heap: Tcmalloc) -> LazyCharges:
