@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Seque
 import numpy as np
 
 from gdbext.analysis.footprint.residency import OF_A_CORE, Knowledge, Residency
+from gdbext.errors import FaultError
 from gdbext.heap.model import U64, Charge, Heap
 from gdbext.heap.reading import evidence_of, problems_of
 from gdbext.memory import Region, RegionIndex, for_each_written
+from gdbext.memory.bulk import words_at
 from gdbext.memory.intervals import Coverage, Intervals, bytes_of, columns, subtract, unite
 from gdbext.process import Module
 from gdbext.report import Bar, Evidence, Kind, Labels, Memory, Problem, Report, column, hidden, line, table
@@ -46,6 +48,7 @@ _NO_FILE = re.compile(r"\[anon:|anon_inode:|/dev/|/anon_hugepage |/memfd:java_he
 # With which the lines of :data:`gdbext.analysis.unread.table.OWNERS` begin.
 _UNREAD = ("HotSpot ", "Go ", "V8 ", "PHP ", "Ruby ", "InnoDB ", "PostgreSQL ", "AddressSanitizer ", "ThreadSanitizer ",
            "MemorySanitizer ", "LeakSanitizer ", "PartitionAlloc", "io_uring ", "devices")  # fmt: skip
+_TOP_OF_STACK = 1 << 14  # bytes, in which libc has a thread's own structure
 _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
 
 
@@ -421,9 +424,9 @@ def _owner(region: Region, bss_of: Optional[Module]) -> str:
 
 
 def _stacks(target: Target) -> Mapping[int, str]:
-    """Return the start of each mapping that a thread's stack pointer is in, and its owner."""
+    """Return the start of each mapping that is a thread's stack, and its owner."""
     index: RegionIndex = target.index
-    found: Dict[int, str] = {}
+    found: Dict[int, str] = dict.fromkeys(_for_each_kept_stack(target), STACKS)
     for thread in target.threads:
         region = index.find(thread.stack_pointer) if thread.stack_pointer is not None else None
         if region is None or not region.anonymous or region.name == "[heap]":
@@ -432,6 +435,30 @@ def _stacks(target: Target) -> Mapping[int, str]:
         if found.get(region.start) != MAIN_STACK:
             found[region.start] = MAIN_STACK if main else STACKS
     return found
+
+
+def _for_each_kept_stack(target: Target) -> Iterator[int]:
+    """Iterate over the starts of stacks without a thread, which libc keeps for the next: a guard lies before each.
+
+    At the top is a structure that has its own address twice (``tcbhead_t``, glibc's ``sysdeps/x86_64/nptl/tls.h``).
+    """
+    alive = {region.start for thread in target.threads if (region := target.index.find(thread.stack_pointer or 0))}
+    regions = target.index.regions
+    for guard, region in zip(regions, regions[1:]):
+        beside = guard.end == region.start and guard.permissions == "---" and guard.size <= _GUARD_LIMIT
+        fits = beside and region.anonymous and not region.name and region.readable
+        if fits and region.start not in alive and _has_thread_on_top(target, region):
+            yield region.start
+
+
+def _has_thread_on_top(target: Target, region: Region) -> bool:
+    start = max(region.start, region.end - _TOP_OF_STACK)
+    try:
+        words = words_at(target.memory, target.abi, start, (region.end - start) // target.abi.pointer_size)
+    except FaultError:
+        return False
+    own = np.uint64(start) + np.arange(len(words), dtype=np.uint64) * np.uint64(target.abi.pointer_size)
+    return bool(((words[:-2] == own[:-2]) & (words[2:] == own[:-2])).any())
 
 
 def _outside_problems(charges: Sequence[Charge], mapped: Coverage) -> Iterator[Problem]:

@@ -1,3 +1,4 @@
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -186,6 +187,16 @@ def test_the_main_stack_is_known_without_its_name():
     region = Region(0x1000, 0x2000)
     target = target_of(region, identity=Identity(pid=9), threads=[Thread(1, 9, None, 0x1800)])
     assert region_owners(target, [region]) == ["main thread stack"]
+
+
+def test_the_stack_that_libc_keeps_of_an_ended_thread_is_one():
+    guard, region = Region(0x10000, 0x11000, "---"), Region(0x11000, 0x21000, "rw-")
+    thread, data = 0x20940, bytearray(region.size)
+    plain = Target(FakeMemory([(region.start, bytes(data))], [guard, region]), X86_64)
+    assert region_owners(plain, [guard, region]) == ["reserved, no access", "anonymous rest"]
+    struct.pack_into("<3Q", data, thread - region.start, thread, 0x7000, thread)  # tcbhead_t: tcb, dtv, self
+    kept = Target(FakeMemory([(region.start, bytes(data))], [guard, region]), X86_64)
+    assert region_owners(kept, [guard, region]) == ["thread stack guards", "thread stacks"]
 
 
 def test_stack_pointers_in_the_heap_or_in_files_make_no_stack():
