@@ -1,7 +1,8 @@
 /* Blocks of all kinds on a preloaded mimalloc: freed by their own and by other threads, left by one that has ended.
  *
  * --count N     (20000) blocks of 8 to 3000 bytes, from each of two threads
- * --twice       a block is freed twice; without it there is nothing wrong
+ * --twice       a block is freed twice
+ * --overrun     a byte is written behind a block of 100 bytes; without these there is nothing wrong
  *
  * The truth is the program's ledger: `live` and `freed`, address and usable bytes of every block.
  */
@@ -83,11 +84,16 @@ int main(int argc, char **argv)
         free(block);
         free(block);
     }
+    take(2 * MOST + LARGE + LEFT, 100);
+    char *over = blocks[2 * MOST + LARGE + LEFT];
+    if (flag_option("overrun"))
+        over[100] = 1;
     open_truth();
     json_open(NULL, '{');
     json_open("details", '{');
     json_blocks("live", 1);
     json_blocks("freed", 0);
+    json_address("over", over);
     json_close('}');
     json_close('}');
     close_truth();

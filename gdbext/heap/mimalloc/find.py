@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import DefaultDict, Iterator, List, Optional, Tuple
+from typing import DefaultDict, Iterator, List, Sequence, Tuple
 
 from gdbext.errors import FaultError
 from gdbext.heap.mimalloc.layouts import LAYOUTS, SLICE, Layout
 from gdbext.heap.mimalloc.model import Location
 from gdbext.memory import for_each_written
+from gdbext.process import Module
 from gdbext.report import Evidence
 from gdbext.target import Target
 
@@ -17,22 +18,36 @@ _MOST_ENTRIES = 512
 _MOST_CANDIDATES = 1 << 20
 
 
-def find_locations(target: Target) -> List[Location]:
-    """Return what the mimalloc of a target may be: where its segments are, by the layouts that most of them fit."""
-    found = [one for layout in LAYOUTS if (one := _find(target, layout)) is not None]
-    most = max((len(one.segments) for one in found), default=0)
-    return [one for one in found if len(one.segments) == most]
+def find_locations(target: Target, modules: Sequence[Module]) -> List[Location]:
+    """Return what the mimalloc of a target may be: where its segments are, by the layouts that most of them fit.
+
+    :param modules: one of which has its variables.
+    """
+    alike: DefaultDict[Tuple[int, ...], List[Layout]] = defaultdict(list)
+    for layout in LAYOUTS:
+        alike[_segment_of(layout)].append(layout)
+    found = [_find(target, layouts, modules) for layouts in alike.values()]
+    most = max((len(some[0].segments) for some in found if some), default=0)
+    return [one for some in found for one in some if len(one.segments) == most]
 
 
-def _find(target: Target, layout: Layout) -> Optional[Location]:
+def _segment_of(layout: Layout) -> Tuple[int, ...]:
+    """Return what tells a segment: layouts that have it in common differ in their pages alone."""
+    return (layout.align, layout.cookie, layout.size, layout.info, layout.entries, layout.shift, layout.pages[0])
+
+
+def _find(target: Target, layouts: Sequence[Layout], modules: Sequence[Module]) -> List[Location]:
     groups: DefaultDict[int, List[int]] = defaultdict(list)
-    for base, cookie in _candidates(target, layout):
+    for base, cookie in _candidates(target, layouts[0]):
         groups[cookie].append(base)
     cookie, segments = max(groups.items(), key=lambda group: len(group[1]), default=(0, []))
     if not segments:
-        return None
-    message = f"{len(segments)} segments by their cookie, as of {layout.versions}"
-    return Location(layout, cookie, segments, (Evidence("mimalloc", message),))
+        return []
+    said = f"{len(segments)} segments by their cookie, as of "
+    return [
+        Location(layout, cookie, segments, modules, (Evidence("mimalloc", said + layout.versions),))
+        for layout in layouts
+    ]
 
 
 def _candidates(target: Target, layout: Layout) -> Iterator[Tuple[int, int]]:

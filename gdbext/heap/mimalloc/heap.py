@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, Iterator, List
 
 from gdbext.errors import FaultError
 from gdbext.heap.model import Arena, Heap
@@ -30,27 +30,21 @@ REMEDIES = {
 
 def find_heaps(target: Target, progress: Progress) -> List[Heap]:
     """Return the heap of mimalloc as a list of one, or of none."""
-    if target.abi.pointer_size != 8 or not _may_have(target):
+    modules = list(_suspects(target)) if target.abi.pointer_size == 8 else []
+    if not modules:
         return []
-    from gdbext.heap.mimalloc.find import find_locations  # most processes have none, and pay for none
+    from gdbext.heap.mimalloc.choose import find_mimalloc  # most processes have none, and pay for none
 
-    locations = find_locations(target)
-    if not locations:
-        return []
-    from gdbext.heap.mimalloc.read import read_mimalloc
-
-    # Layouts whose segments are alike differ in their pages: by a wrong one few are found, or their lists lead nowhere.
-    read = (read_mimalloc(target, location, progress) for location in locations)
-    return [_neutral(max(read, key=lambda heap: len(heap.pages.at) - len(heap.problems)))]
+    found = find_mimalloc(target, modules, progress)
+    return [] if found is None else [_neutral(found)]
 
 
-def _may_have(target: Target) -> bool:
-    """Whether mimalloc's library is mapped, or the program has its words."""
+def _suspects(target: Target) -> Iterator[Module]:
+    """Iterate over mimalloc's library, and a program that has its words."""
     entry = target.auxv.get(_AT_ENTRY, 0)
-    return any(
-        _NAME.search(module.path) or (module.base <= entry < module.end and _has_words(target, module))
-        for module in target.modules
-    )
+    for module in target.modules:
+        if _NAME.search(module.path) or (module.base <= entry < module.end and _has_words(target, module)):
+            yield module
 
 
 def _has_words(target: Target, module: Module) -> bool:
@@ -69,11 +63,12 @@ def _neutral(heap: "Mimalloc") -> Heap:
     from gdbext.heap.mimalloc.convert import blocks_of, charges_of, explain, spans_of
     from gdbext.heap.mimalloc.findings import find_findings
 
+    spans = spans_of(heap)
     return Heap(
         "mimalloc",
         blocks_of(heap),
-        [Arena(0, heap.location.segments[0], "segments", sum(end - start for start, end, _ in heap.segments))],
-        spans_of(heap),
+        [Arena(0, spans[0].start if spans else 0, f"{heap.unit}s", sum(one.end - one.start for one in spans))],
+        spans,
         charges_of(heap),
         heap.location.evidence,
         check_heap(heap),
@@ -83,5 +78,6 @@ def _neutral(heap: "Mimalloc") -> Heap:
         detail=heap,
         shrinks_from_top=False,
         explain=partial(explain, heap),
-        metadata=[(start, info) for start, _, info in heap.segments],
+        metadata=list(heap.own),
+        reserves=list(heap.reserves),
     )

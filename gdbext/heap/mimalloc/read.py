@@ -1,144 +1,117 @@
-"""Reads mimalloc: the pages of its segments, and which of their blocks are free.
+"""Reads mimalloc: its pages, and which of their blocks are free.
 
 A page has three lists: ``free``, ``local_free`` (freed by its thread, not offered yet) and ``xthread_free`` (freed by
-others; the low bits are flags). The first block that another thread frees in a full page is on its heap's
+others; the low bits are flags). Up to 2.x the first block that another thread frees in a full page is on its heap's
 ``thread_delayed_free`` instead. ``used`` counts what is in use and on the last two.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, List, Set, Tuple
+from typing import Iterator, List, Sequence, Set, Tuple, Union
 
 import numpy as np
 
 from gdbext.errors import FaultError
 from gdbext.heap.freelists import COUNTED, FreeLists, Objects, follow
-from gdbext.heap.mimalloc.layouts import HUGE_SIZE, IN_USE, SLICE, Layout
-from gdbext.heap.mimalloc.model import DELAYED, FREE, LOCAL, REMOTE, U64, Location, Mimalloc, Pages
+from gdbext.heap.mimalloc.arenas import note_reserves
+from gdbext.heap.mimalloc.links import decoded, memory_of
+from gdbext.heap.mimalloc.model import DELAYED, FREE, I64, LOCAL, REMOTE, U64, Location, MapLocation, Mimalloc, Pages
+from gdbext.heap.mimalloc.padding import read_padding
+from gdbext.heap.mimalloc.pagemap import read_mapped
+from gdbext.heap.mimalloc.segments import read_segments
 from gdbext.heap.reading import mapped_ranges
+from gdbext.kernels import Span
 from gdbext.memory.intervals import distinct
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
 
-Row = Tuple[int, ...]  # as Pages
-_FLAGS = 3  # of xthread_free
 _MOST_BLOCK = 1 << 46
+_AT_ONCE = 1 << 26  # bytes of blocks whose links are decoded at once
 
 
-def read_mimalloc(target: Target, location: Location, progress: Progress) -> Mimalloc:
+def read_mimalloc(target: Target, location: Union[Location, MapLocation], progress: Progress) -> Mimalloc:
     """Return one mimalloc as far as it can be read."""
     heap = Mimalloc(target, location, _pages([]), Objects(*_slabs(_pages([]))))
-    rows: List[Row] = []
     try:
-        for done, base in enumerate(location.segments):
-            progress.at("segments of mimalloc", done, len(location.segments))
-            rows += _read_segment(heap, base)
+        rows: Union[List[Tuple[int, ...]], U64]
+        if isinstance(location, Location):
+            rows = read_segments(heap, location, progress)
+        else:
+            rows = read_mapped(heap, location)
         heap.pages = _sound(heap, _pages(rows))
         heap.objects = Objects(*_slabs(heap.pages))
         _follow(heap)
+        if location.layout.keys:
+            read_padding(heap)
+        note_reserves(heap)
     except KeyboardInterrupt:
         heap.complete = False
         heap.problems.append(Problem("interrupted", None, "reading mimalloc was stopped"))
     return heap
 
 
-def _read_segment(heap: Mimalloc, base: int) -> Iterator[Row]:
-    """Read a segment, and iterate over its pages in use."""
-    target, layout = heap.target, heap.location.layout
-    try:
-        entries = target.reader.word(base + layout.entries)
-        size, info = (
-            target.reader.word(base + at) * (1 if layout.shift else SLICE) for at in (layout.size, layout.info)
-        )
-        at, step = layout.pages
-        data = bytes(target.reader.bytes(base + at, entries * step, "mimalloc's segment"))
-        shift = target.reader.word(base + layout.shift) if layout.shift else 16
-    except FaultError as fault:
-        lacks = target.lacks(fault.address, fault.size)
-        heap.complete &= not lacks
-        message = f"the segment {base:#x} cannot be read"
-        heap.problems.append(Problem("absent-memory" if lacks else "segment", base, message, corruption=not lacks))
-        return
-    heap.segments.append((base, base + size, base + min(info, size)))
-    number = 0 if layout.shift else info // SLICE
-    while number < entries:
-        page = {
-            name: _number(data, step * number + offset, bytes, heap) for name, (offset, bytes) in layout.page.items()
-        }
-        used = page["bits"] & IN_USE if layout.shift else page["block_size"]
-        if used and page["capacity"]:
-            yield _page(layout, base, (base + at + step * number, base + (number << shift), base + size), page)
-        number += 1 if layout.shift else max(page["slice_count"], 1)
-
-
-def _number(data: bytes, at: int, size: int, heap: Mimalloc) -> int:
-    return int.from_bytes(data[at : at + size], heap.target.abi.byteorder)
-
-
-def _page(layout: Layout, base: int, place: Tuple[int, int, int], page: "dict[str, int]") -> Row:
-    """Return a page's row.
-
-    :param place: of its ``mi_page_t``, of its memory, and the end of its segment.
-    """
-    at, memory, end = place
-    each = page["block_size"]
-    if each >= HUGE_SIZE:
-        each = min(page.get("slice_count", 0) * SLICE, end - memory) or end - memory
-    start = page.get("page_start")
-    if start is None:
-        start = memory + next((fixed + times * each for most, fixed, times in layout.start if 8 <= each <= most), 0)
-    return (at, start, each, page["capacity"], page["used"], page["free"], page["local_free"],
-            page["thread_free"] & ~_FLAGS, page["heap"])  # fmt: skip
-
-
-def _pages(rows: List[Row]) -> Pages:
-    table = np.array(sorted(rows, key=lambda row: row[1]), np.uint64).reshape(-1, 9)
-    columns = [table[:, number].copy() for number in range(9)]
+def _pages(rows: Union[Sequence[Tuple[int, ...]], U64]) -> Pages:
+    table = np.array(rows, np.uint64).reshape(-1, len(Pages.__dataclass_fields__))
+    table = table[np.argsort(table[:, 1], kind="stable")]
+    columns = [table[:, number].copy() for number in range(table.shape[1])]
     return Pages(columns[0], columns[1], columns[2], columns[3].astype(np.int64), *columns[4:])
 
 
-def _slabs(pages: Pages) -> "Tuple[U64, U64, np.ndarray[tuple[int], np.dtype[np.int64]]]":
+def _slabs(pages: Pages) -> Tuple[U64, U64, I64]:
     return pages.start, pages.each, pages.capacity
 
 
 def _sound(heap: Mimalloc, pages: Pages) -> Pages:
     """Leave out pages that reach into the one before, or beyond what is mapped: each byte has one owner."""
-    small = (pages.each >= 8) & (pages.each < _MOST_BLOCK)
+    small = (pages.each >= 8) & (pages.each < _MOST_BLOCK) & (pages.each % np.uint64(8) == 0)
     ends = pages.start + np.where(small, pages.each, 0).astype(np.uint64) * pages.capacity.astype(np.uint64)
     wrong = ~small | ~mapped_ranges(heap.target.index).holds_whole(pages.start, ends)
+    wrong |= pages.start % np.uint64(8) != 0
     reach = np.maximum.accumulate(np.where(wrong, 0, ends).astype(np.uint64)) if len(ends) else ends
     wrong[1:] |= pages.start[1:] < reach[:-1]
     for at in np.flatnonzero(wrong).tolist():
         message = f"the page {int(pages.at[at]):#x} cannot be one: its blocks overlap others, or are not mapped"
         heap.problems.append(Problem("page", int(pages.at[at]), message, corruption=True))
-    return Pages(*(getattr(pages, name)[~wrong] for name in pages.__dataclass_fields__))
+    return pages.select(~wrong)
 
 
 def _follow(heap: Mimalloc) -> None:
-    pages, objects = heap.pages, heap.objects
-    memory = list(objects.memory(heap.target))
-    slab = np.arange(len(pages.at))
-    lists = [
-        FreeLists(holder, f"{name} of the page", pages.at, first, pages.each, None, slab)
-        for holder, name, first in (
-            (FREE, "free", pages.free),
-            (LOCAL, "local_free", pages.local_free),
-            (REMOTE, "xthread_free", pages.thread_free),
-        )
-    ]
-    for one in lists:
-        _keep(heap, follow(heap.target, objects, one, memory))
-    _follow_delayed(heap, memory)
+    if heap.location.layout.keys:
+        for slabs in _for_each_part(heap.pages):
+            _follow_lists(heap, slabs, list(memory_of(heap, slabs)))
+    else:
+        _follow_lists(heap, slice(0, len(heap.pages.at)), list(heap.objects.memory(heap.target)))
+    if isinstance(heap.location, Location):
+        _follow_delayed(heap, heap.location)
     _check_used(heap)
 
 
-def _follow_delayed(heap: Mimalloc, memory: "List[Tuple[int, object]]") -> None:
+def _for_each_part(pages: Pages) -> Iterator[slice]:
+    """Iterate over runs of pages whose blocks are not more than can be copied."""
+    before = np.cumsum(pages.each * pages.capacity.astype(np.uint64)) // np.uint64(_AT_ONCE)
+    edges = np.flatnonzero(np.diff(before, prepend=np.uint64(0))) if len(before) else before
+    bounds = [0, *edges.tolist(), len(before)]
+    yield from (slice(low, high) for low, high in zip(bounds, bounds[1:]) if low < high)
+
+
+def _follow_lists(heap: Mimalloc, slabs: slice, memory: List[Span]) -> None:
+    pages, slab = heap.pages, np.arange(len(heap.pages.at))[slabs]
+    for holder, name, first in (
+        (FREE, "free", pages.free),
+        (LOCAL, "local_free", pages.local_free),
+        (REMOTE, "xthread_free", pages.thread_free),
+    ):
+        lists = FreeLists(holder, f"{name} of the page", pages.at[slabs], first[slabs], pages.each[slabs], None, slab)
+        _keep(heap, follow(heap.target, heap.objects, lists, memory))
+
+
+def _follow_delayed(heap: Mimalloc, location: Location) -> None:
     """Follow the lists of heaps, whose blocks are of any page."""
-    owners = [at for at in distinct(heap.pages.heap).tolist() if at]
-    for owner in owners:
+    for owner in (at for at in distinct(heap.pages.heap).tolist() if at):
         try:
-            node = heap.target.reader.word(owner + heap.location.layout.delayed, "mimalloc's heap")
+            key, turned = heap.target.reader.words(owner + location.layout.heap_keys, 2, "mimalloc's heap")
+            node = heap.target.reader.word(owner + location.layout.delayed, "mimalloc's heap")
         except FaultError:
             continue
         # Each block of such a list has its own size; it is followed by the sizes of its pages.
@@ -157,6 +130,9 @@ def _follow_delayed(heap: Mimalloc, memory: "List[Tuple[int, object]]") -> None:
                 node = heap.target.reader.word(node)
             except FaultError:
                 break
+            if location.layout.keys:
+                one = (np.array([word], np.uint64) for word in (node, owner, key, turned))
+                node = int(decoded(*one)[0])
 
 
 def _keep(heap: Mimalloc, problems: List[Problem]) -> None:
