@@ -67,11 +67,14 @@ def _rows(slabs: Slabs, sparse: "npt.NDArray[np.bool_]") -> Iterator[str]:
         )
 
 
-def find_hoarding(allocator: str, cached: I64, whole: int, complete: bool, remedy: str) -> Optional[Finding]:
+def find_hoarding(
+    allocator: str, cached: I64, whole: int, complete: bool, remedy: str, name: str = "thread cache"
+) -> Optional[Finding]:
     """Return the finding when threads' caches hold a large share of the bytes of all blocks, else None.
 
     :param cached: bytes in the cache of each thread that has one.
     :param whole: bytes of all blocks, free ones included.
+    :param name: of what has them.
     """
     held = int(cached.sum())
     if not held or held < SHARE_OF_CACHES * whole:
@@ -81,10 +84,10 @@ def find_hoarding(allocator: str, cached: I64, whole: int, complete: bool, remed
         "cache-hoarding",
         Severity.WARNING,
         Confidence.HIGH if complete else Confidence.MEDIUM,
-        f"{count_text(len(cached), 'thread cache')} hold {size_text(held)} of {size_text(whole)} in blocks"
+        f"{count_text(len(cached), name)} hold {size_text(held)} of {size_text(whole)} in blocks"
         f" ({share_text(held, whole)}), which nobody else gets",
         bytes=held,
-        evidence=(f"the largest cache holds {largest}",),
+        evidence=(f"the largest {name.split()[-1]} holds {largest}",),
         remedy=remedy,
         details={"allocator": allocator, "caches": len(cached), "free_bytes": held, "heap_bytes": whole},
     )

@@ -56,12 +56,14 @@ def test_as_many_that_are_neighbours_keep_none(make, tmp_path):
     assert findings_of(make, tmp_path, "--healthy")[0] == {}
 
 
-def test_caches_of_threads_hold_much(tmp_path):
+@pytest.mark.parametrize("make", [on_tcmalloc, on_mimalloc])
+def test_caches_of_threads_hold_much(make, tmp_path):
     limit = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(1 << 30)}
-    kinds, truth = findings_of(on_tcmalloc, tmp_path, "--cached=8", **limit)
+    kinds, truth = findings_of(make, tmp_path, "--cached=8", **limit)
     assert list(kinds) == ["cache-hoarding"]
     assert 0.3 * truth["taken"] < kinds["cache-hoarding"].bytes <= 1.1 * truth["taken"]
 
 
-def test_as_much_beside_more_that_lives_is_nothing(tmp_path):
-    assert findings_of(on_tcmalloc, tmp_path, "--cached=8", "--kept=150")[0] == {}
+@pytest.mark.parametrize("make", [on_tcmalloc, on_mimalloc])
+def test_as_much_beside_more_that_lives_is_nothing(make, tmp_path):
+    assert findings_of(make, tmp_path, "--cached=8", "--kept=150")[0] == {}

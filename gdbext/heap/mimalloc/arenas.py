@@ -29,12 +29,12 @@ def note_reserves(heap: Mimalloc) -> None:
     arenas = list(_of_segments(heap, location)) if isinstance(location, Location) else find_arenas(heap)
     used = joined(merged(columns([*heap.areas, *heap.own])))
     unused = without(joined(merged(columns(arenas))), used)
-    written = joined(merged(columns(_written(heap.target, unused))))
+    written = joined(merged(columns(for_each_written_slice(heap.target, unused))))
     heap.areas += zip(*(column.tolist() for column in written))
     heap.reserves += zip(*(column.tolist() for column in without(unused, written)))
 
 
-def _written(target: Target, pieces: Intervals) -> Iterator[Piece]:
+def for_each_written_slice(target: Target, pieces: Intervals) -> Iterator[Piece]:
     """Iterate over the slices of some memory that hold anything but zeros."""
     for start, end in zip(*(column.tolist() for column in pieces)):
         for region in target.index.within(start, end):

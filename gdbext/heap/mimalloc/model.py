@@ -90,6 +90,7 @@ class Mimalloc:
     :param objects: the blocks of all pages, and which list each is on.
     :param areas: the memory of each page, or the segments: what it took from the system and uses.
     :param own: of that, what it keeps for itself.
+    :param owners: start and end of each segment, and the id of the thread that owns it, 0 for none.
     :param reserves: what it has reserved and never written.
     :param sizes: bytes that the program asked for, of each block; None where it has no padding, which tells them.
     """
@@ -100,6 +101,7 @@ class Mimalloc:
     objects: Objects
     areas: List[Piece] = field(default_factory=list)
     own: List[Piece] = field(default_factory=list)
+    owners: List[Tuple[int, int, int]] = field(default_factory=list)
     reserves: List[Piece] = field(default_factory=list)
     sizes: Optional[U64] = None
     problems: List[Problem] = field(default_factory=list)

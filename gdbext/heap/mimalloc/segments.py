@@ -42,6 +42,7 @@ def _read_segment(heap: Mimalloc, layout: Layout, base: int) -> Iterator[Row]:
         return
     heap.areas.append((base, base + size))
     heap.own.append((base, base + min(info, size)))
+    heap.owners.append((base, base + size, thread))
     number = 0 if layout.shift else info // SLICE
     while number < entries:
         page = {
