@@ -23,13 +23,25 @@ REMEDIES = {
 
 
 def find_heaps(target: Target, progress: Progress) -> List[Heap]:
-    """Return the heap of musl's mallocng as a list of one, or of none."""
+    """Return the heap of musl's mallocng, or of its malloc before that, as a list of one, or of none."""
     modules = _suspects(target)
     if target.abi.pointer_size != 8 or not modules:
         return []
     from gdbext.heap.musl.find import find_locations  # most processes have none, and pay for none
 
-    return [_read(target, location, progress) for location in find_locations(target, modules)]
+    found = [_read(target, location, progress) for location in find_locations(target, modules)]
+    return found or _find_old(target, modules, progress)
+
+
+def _find_old(target: Target, modules: List[Module], progress: Progress) -> List[Heap]:
+    from gdbext.heap.musl.oldfind import find_old
+
+    locations = find_old(target, modules)
+    if not locations:
+        return []
+    from gdbext.heap.musl.oldheap import read_heap
+
+    return [read_heap(target, locations[0], dict(REMEDIES), progress)]
 
 
 def _suspects(target: Target) -> List[Module]:
