@@ -9,7 +9,7 @@ import numpy as np
 from gdbext.heap.model import Blocks, LazyCharges, Span, State
 from gdbext.heap.musl.layouts import AREA, SINGLE
 from gdbext.heap.musl.model import FREE, IN_USE, NESTED, ODD, Mallocng, Mask
-from gdbext.memory.intervals import Intervals, columns, joined, merged, without
+from gdbext.memory.intervals import Intervals, bytes_of, columns, joined, merged, without
 
 _NAMES = {FREE: "free", IN_USE: "in use", NESTED: "a group inside", ODD: "with a header that cannot be one"}
 
@@ -49,20 +49,26 @@ def metadata_of(heap: Mallocng) -> List[Tuple[int, int]]:
 
 def charges_of(heap: Mallocng) -> LazyCharges:
     """Return the ledger's intervals."""
+    blocks = (heap.what == IN_USE) | (heap.what == FREE)
 
     def slots(picked: Mask) -> Intervals:
-        return merged((heap.address[picked], (heap.address + heap.size)[picked]))
+        return merged((heap.address[picked], heap.address[picked] + heap.size[picked]))
 
     def used() -> Intervals:
         return slots(heap.what == IN_USE)
 
     def free() -> Intervals:
         # Of a slot with a group inside, what that one has is the group's.
-        return without(slots(heap.what == FREE), used())
+        apart = bytes_of(*slots(blocks)) == int(heap.size[blocks].sum())
+        return slots(heap.what == FREE) if apart else without(slots(heap.what == FREE), used())
 
     def overhead() -> Intervals:
-        ground = columns((start, end) for _, start, end in _own(heap))
-        return without(ground, joined(merged(tuple(np.concatenate(two) for two in zip(used(), free())))))  # type: ignore[arg-type]
+        ground, taken = columns((start, end) for _, start, end in _own(heap)), slots(blocks)
+        # Blocks lie in groups: what is between an end and the next start is in none.
+        starts, ends = (np.concatenate(two) for two in ((ground[0], taken[1]), (taken[0], ground[1])))
+        starts.sort(kind="stable")
+        ends.sort(kind="stable")
+        return joined((starts, ends))
 
     makers = (
         ("in use", used),

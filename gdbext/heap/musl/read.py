@@ -7,7 +7,7 @@ end were not asked for. malloc aborts where these or the zero bytes behind them 
 
 from __future__ import annotations
 
-from typing import Iterator, List, Set, Tuple
+from typing import Iterator, List, NamedTuple, Set, Tuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gdbext.heap.musl.model import FREE, I64, IN_USE, NESTED, ODD, U8, U64, Grou
 from gdbext.heap.reading import mapped_ranges
 from gdbext.kernels import Spans, hold_spans
 from gdbext.memory.bulk import for_each_written_view
-from gdbext.memory.intervals import joined, merged
+from gdbext.memory.intervals import joined, merged, slices
 from gdbext.progress import Progress
 from gdbext.report import Problem
 from gdbext.target import Target
@@ -121,33 +121,58 @@ def _memory(target: Target, groups: Groups) -> Spans:
 
 
 def _read_slots(heap: Mallocng) -> None:
-    groups = heap.groups
-    memory = _memory(heap.target, groups)
-    heap.group = np.repeat(np.arange(len(groups)), groups.slots)
-    first = np.repeat(np.cumsum(groups.slots) - groups.slots, groups.slots)
-    number = (np.arange(len(heap.group)) - first).astype(np.uint64)
-    storage = (groups.start + np.uint64(UNIT))[heap.group]
-    heap.slot = storage + number * groups.stride[heap.group]
-    end = heap.slot + groups.stride[heap.group] - np.uint64(IB)
-    masks = (groups.avail | groups.freed)[heap.group]
-    heap.what = np.where(masks >> number & np.uint64(1), FREE, IN_USE).astype(np.uint8)
-    heap.address, heap.size = heap.slot.copy(), end - heap.slot
-    used = np.flatnonzero(heap.what == IN_USE)
-    _read_headers(heap, memory, used, number[used], storage[used], end[used])
-    _check_nested(heap, end)
+    """Read what each slot holds, many at a time, so that what is needed on the way stays small."""
+    groups, memory = heap.groups, _memory(heap.target, heap.groups)
+    total = int(groups.slots.sum())
+    heap.slot, heap.address, heap.size = (np.empty(total, np.uint64) for _ in range(3))
+    heap.what, heap.group = np.empty(total, np.uint8), np.repeat(np.arange(len(groups)), groups.slots)
+    odd = [_Odd(np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.uint64))]
+    over = [np.empty(0, np.int64)]
+    for rows in slices(total):
+        headers, ends = _read_part(heap, memory, rows)
+        odd.append(headers)
+        over.append(ends)
+    _check_headers(heap, *(np.concatenate(column) for column in zip(*odd)))
+    _check_ends(heap, np.concatenate(over))
+    for rows in slices(total):
+        _check_nested(heap, rows)
 
 
-def _check_nested(heap: Mallocng, end: U64) -> None:
+class _Odd(NamedTuple):
+    """Headers that cannot be any: the slot's row, the byte with its number, its offset."""
+
+    row: I64
+    header: U8
+    offset: U64
+
+
+def _read_part(heap: Mallocng, memory: Spans, rows: slice) -> Tuple[_Odd, I64]:
+    """Read some slots; return headers that cannot be any, and the rows of blocks that were written beyond their end."""
+    groups, group = heap.groups, heap.group[rows]
+    first = np.cumsum(groups.slots) - groups.slots
+    number = (np.arange(rows.start, rows.stop) - first[group]).astype(np.uint64)
+    storage = (groups.start + np.uint64(UNIT))[group]
+    slot = storage + number * groups.stride[group]
+    end = slot + groups.stride[group] - np.uint64(IB)
+    masks = (groups.avail | groups.freed)[group]
+    heap.what[rows] = np.where(masks >> number & np.uint64(1), FREE, IN_USE)
+    heap.slot[rows], heap.address[rows], heap.size[rows] = slot, slot, end - slot
+    used = np.flatnonzero(heap.what[rows] == IN_USE)
+    return _read_headers(heap, memory, used + rows.start, number[used], storage[used], end[used])
+
+
+def _check_nested(heap: Mallocng, rows: slice) -> None:
     """Take slots in which a group begins for that and nothing else, with a problem where they say otherwise."""
-    starts = heap.groups.start
-    inside = np.searchsorted(starts, heap.slot) < np.searchsorted(starts, end)
-    for at in np.flatnonzero(inside & (heap.what != NESTED)).tolist():
-        message = f"the slot {int(heap.slot[at]):#x} holds a group, and its header and meta do not say so"
-        heap.problems.append(Problem("slot-header", int(heap.slot[at]), message, corruption=True))
-    heap.what[inside] = NESTED
+    starts, slot = heap.groups.start, heap.slot[rows]
+    end = slot + heap.groups.stride[heap.group[rows]] - np.uint64(IB)
+    inside = np.searchsorted(starts, slot) < np.searchsorted(starts, end)
+    for at in np.flatnonzero(inside & (heap.what[rows] != NESTED)).tolist():
+        message = f"the slot {int(slot[at]):#x} holds a group, and its header and meta do not say so"
+        heap.problems.append(Problem("slot-header", int(slot[at]), message, corruption=True))
+    heap.what[rows][inside] = NESTED
 
 
-def _read_headers(heap: Mallocng, memory: Spans, used: I64, number: U64, storage: U64, end: U64) -> None:
+def _read_headers(heap: Mallocng, memory: Spans, used: I64, number: U64, storage: U64, end: U64) -> Tuple[_Odd, I64]:
     """Read the headers of slots in use: where the block begins, and its size."""
     address = heap.slot[used]
     index, offset = _header(memory, address)
@@ -167,8 +192,17 @@ def _read_headers(heap: Mallocng, memory: Spans, used: I64, number: U64, storage
     heap.address[used] = np.where(sound, address, heap.slot[used])
     heap.size[used] = np.where(sound & ~nested, room - np.minimum(reserved, room), end - heap.slot[used])
     heap.what[used] = np.where(sound, np.where(nested, NESTED, IN_USE), ODD)
-    _check_headers(heap, used[~sound], index[~sound], offset[~sound])
-    _check_ends(heap, memory, used[sound & ~nested], end[sound & ~nested])
+    blocks = sound & ~nested
+    return _Odd(used[~sound], index[~sound], offset[~sound]), _find_over(heap, memory, used[blocks], end[blocks])
+
+
+def _find_over(heap: Mallocng, memory: Spans, used: I64, end: U64) -> I64:
+    """Return the rows of blocks behind whose end stands what is not zero."""
+    behind, known = memory.gather(heap.address[used] + heap.size[used], 1)
+    over, seen = memory.gather(end, 1)
+    wrong = (known & (behind != 0)) | (seen & (over != 0))
+    rows: I64 = used[wrong]
+    return rows
 
 
 def _header(memory: Spans, address: U64) -> Tuple[U8, U64]:
@@ -194,12 +228,8 @@ def _check_headers(heap: Mallocng, odd: I64, index: U8, offset: U64) -> None:
         heap.problems.append(Problem("slot-header", slot, message, corruption=True))
 
 
-def _check_ends(heap: Mallocng, memory: Spans, used: I64, end: U64) -> None:
-    """Add a problem for each block behind whose end stands what is not zero."""
-    behind, known = memory.gather(heap.address[used] + heap.size[used], 1)
-    over, seen = memory.gather(end, 1)
-    wrong = (known & (behind != 0)) | (seen & (over != 0))
-    for at in used[wrong].tolist():
+def _check_ends(heap: Mallocng, over: I64) -> None:
+    for at in over.tolist():
         address, size = int(heap.address[at]), int(heap.size[at])
         message = f"the block {address:#x} of {size} bytes was written beyond its end"
         heap.problems.append(Problem("overrun", address, message, corruption=True))
