@@ -63,7 +63,7 @@ def _of_segments(heap: Mimalloc, location: Location) -> Iterator[Piece]:
             count, seen = gather_words(target.memory, target.abi, pointers + np.uint64(count_at))
             fits = known & seen & (start > 0) & (start % np.uint64(size) == 0) & (count > 0) & (count < _MOST_SEGMENTS)
             for low, high in zip(start[fits].tolist(), (start + count * np.uint64(size))[fits].tolist()):
-                first, last = np.searchsorted(bases, (low, high)).tolist()
+                first, last = np.searchsorted(bases, np.array((low, high), np.uint64)).tolist()
                 if first < last and _is_mapped(target, low, high):
                     yield low, high
 

@@ -43,7 +43,7 @@ def memory_of(heap: Mimalloc, slabs: slice) -> Iterator[Span]:
     address, page = part.columns[0], np.repeat(np.arange(len(pages.at))[slabs], part.count)
     for low, view in part.memory(target):
         words = np.frombuffer(view, target.abi.word_dtype).copy()  # type: ignore[call-overload]
-        first, last = np.searchsorted(address, (low, low + 8 * len(words))).tolist()
+        first, last = np.searchsorted(address, np.array((low, low + 8 * len(words)), np.uint64)).tolist()
         row, at = page[first:last], ((address[first:last] - np.uint64(low)) // np.uint64(8)).astype(np.int64)
         words[at] = decoded(words[at].astype(np.uint64), pages.at[row], pages.key[row], pages.turned[row])
         yield low, words

@@ -77,7 +77,7 @@ def _records(target: Target, at: U64) -> Tuple["np.ndarray[tuple[int, int], np.d
 def _memory_of(target: Target, at: U64) -> Iterator[Tuple[int, object]]:
     """Iterate over the written memory of the regions in which structures lie."""
     for region in target.index.regions:
-        first, last = np.searchsorted(at, (region.start, region.end)).tolist()
+        first, last = np.searchsorted(at, np.array((region.start, region.end), np.uint64)).tolist()
         if first < last and region.readable:
             low, high = int(at[first]), min(int(at[last - 1]) + 48, region.end)
             yield from for_each_written_view(target.memory, low, high, target.abi.page_size)
