@@ -47,7 +47,7 @@ _WORTH_NAMING = 1 << 20  # bytes without an owner from which on owners that are 
 _NO_FILE = re.compile(r"\[anon:|anon_inode:|/dev/|/anon_hugepage |/memfd:java_heap|/SYSV")  # names without a file
 # With which the lines of :data:`gdbext.analysis.unread.table.OWNERS` begin.
 _UNREAD = ("HotSpot ", "Go ", "V8 ", "PHP ", "Ruby ", "InnoDB ", "PostgreSQL ", "AddressSanitizer ", "ThreadSanitizer ",
-           "MemorySanitizer ", "LeakSanitizer ", "PartitionAlloc", "io_uring ", "devices")  # fmt: skip
+           "MemorySanitizer ", "LeakSanitizer ", "PartitionAlloc", "TCMalloc ", "io_uring ", "devices")  # fmt: skip
 _TOP_OF_STACK = 1 << 14  # bytes, in which libc has a thread's own structure
 _GUARD_LIMIT = 1 << 20  # guards are a page or a few; larger reserves beside a stack are something else
 

@@ -48,6 +48,7 @@ _MODULES = {
 }
 _SYMBOLS = {
     "tc_malloc": "tcmalloc",
+    "MallocExtension_Internal_GetStats": "Google's TCMalloc",
     "mi_malloc": "mimalloc",
     "__malloc_context": "musl",
     "runtime.mheap_": "Go",

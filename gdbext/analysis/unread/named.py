@@ -9,7 +9,7 @@ from typing import Callable, Iterator, List, Mapping, Tuple
 from gdbext.analysis.unread.model import Claim, Ground
 from gdbext.memory.intervals import columns
 
-_NO_BLOCKS = ("Go runtime", "io_uring rings", "devices")
+_NO_BLOCKS = ("Go runtime", "TCMalloc metadata", "io_uring rings", "devices")
 _POSTGRESQL_MAGIC = 679834894  # PGShmemMagic, of src/include/storage/pg_shmem.h
 
 

@@ -19,6 +19,7 @@ from gdbext.target import Target
 
 _SANITIZERS = "the sanitizer's own report goes on from there: it knows each block and its stacks"
 _CHROME = "chrome://tracing goes on from there"
+_TCMALLOC = "MallocExtension::GetStats(), and pprof on its heap profile, go on from there"  # Google's, not gperftools'
 _GO = "dlv core, go tool viewcore, and of a process runtime/pprof go on from there"
 
 OWNERS: Sequence[Owner] = (
@@ -35,6 +36,8 @@ OWNERS: Sequence[Owner] = (
     Owner("LeakSanitizer", finder("__lsan_init", "LeakSanitizer"), _SANITIZERS),
     Owner("Go", by_name({"Go heap": r"^\[anon: Go: heap", "Go runtime": r"^\[anon: Go:"}), _GO),
     Owner("PartitionAlloc", by_name({"PartitionAlloc": r"^\[anon:partition_alloc"}), _CHROME),
+    Owner("TCMalloc", by_name({"TCMalloc heap": r"^\[anon:tcmalloc_region_(?!METADATA)",
+                               "TCMalloc metadata": r"^\[anon:tcmalloc_region_METADATA"}), _TCMALLOC),
     Owner("io_uring", by_name({"io_uring rings": r"^anon_inode:\[io_uring\]"}), "/proc/PID/fdinfo goes on from there"),
     Owner("devices", by_name({"devices": r"^/dev/(?!shm/|zero|hugepages)"}), "the driver's own tools go on from there"),
 )  # fmt: skip

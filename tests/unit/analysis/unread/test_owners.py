@@ -145,10 +145,12 @@ def test_names_of_mappings():
         Region(BASE + 12 * MB, BASE + 13 * MB, name="anon_inode:[io_uring]"),
         Region(BASE + 14 * MB, BASE + 15 * MB, name="/dev/nvidia0"),
         Region(BASE + 16 * MB, BASE + 17 * MB, name="[anon:partition_alloc]"),
+        Region(BASE + 18 * MB, BASE + 20 * MB, name="[anon:tcmalloc_region_NORMAL]"),
+        Region(BASE + 22 * MB, BASE + 23 * MB, name="[anon:tcmalloc_region_METADATA]"),
     ]
     lines, _, _ = owners({}, 64 * KB, BASE, *named)
-    assert lines["Go heap"] == 2 * MB
-    assert lines["io_uring rings"] == lines["devices"] == lines["PartitionAlloc"] == MB
+    assert lines["Go heap"] == lines["TCMalloc heap"] == 2 * MB
+    assert lines["TCMalloc metadata"] == lines["io_uring rings"] == lines["devices"] == lines["PartitionAlloc"] == MB
 
 
 def test_shared_memory_of_postgresql():
