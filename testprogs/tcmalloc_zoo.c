@@ -1,7 +1,8 @@
 /* Blocks of all kinds on a preloaded tcmalloc (gperftools), from three threads, a third of them freed.
  *
  * --count N     (30000) blocks of 8 to 3000 bytes
- * --twice       the last block is freed twice; without it there is nothing wrong
+ * --twice       the last block is freed twice
+ * --overrun     a byte is written behind the first block that lives; without these there is nothing wrong
  *
  * The truth holds what the allocator says of itself (`details.stats`, the text of MallocExtension_GetStats, of which
  * nothing allocates), and the program's ledger: `live` and `freed`, address and usable size of every block.
@@ -74,6 +75,11 @@ int main(int argc, char **argv)
         free(block);
         free(block);
     }
+    size_t first = 0;
+    while (!live[first])
+        first++;
+    if (flag_option("overrun"))
+        ((char *)blocks[first])[sizes[first]]++;
     MallocExtension_GetStats(stats, sizeof stats);
     open_truth();
     json_open(NULL, '{');
@@ -81,6 +87,7 @@ int main(int argc, char **argv)
     json_text("stats", stats);
     json_blocks("live", 1);
     json_blocks("freed", 0);
+    json_address("over", blocks[first]);
     json_close('}');
     json_close('}');
     close_truth();

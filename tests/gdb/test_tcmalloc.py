@@ -19,7 +19,7 @@ from gdbext.heap.model import State
 from tests.gdb.test_verdict import dumped
 from tests.support import programs
 from tests.support.glibcs import Unavailable
-from tests.support.tcmallocs import SOURCES, tcmalloc
+from tests.support.tcmallocs import SOURCES, sampling, tcmalloc
 
 # One of each layout of thread caches; all of them with --boards=full.
 MIB = 1 << 20
@@ -137,6 +137,52 @@ def test_a_block_that_was_freed_twice_is_found(tmp_path):
         assert "cycle" in page.findings[0].evidence[0] and "freed twice" in page.findings[0].evidence[0]
         (problem,) = without_debugger(page.problems)
         assert session.run(f"blocks at {problem.address:#x}").complete
+
+
+def test_what_it_has_sampled_has_its_size_and_who_asked_for_it(tmp_path):
+    try:
+        environment = sampling()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    truth, program = tmp_path / "truth.json", built("bookworm")[0]
+    core = dumped(program, tmp_path, "--truth", str(truth), "--abort", "--count", "3000", environment=environment)
+    with gdbext.open_core(str(core)) as session:
+        heap = heap_of(session)
+        used = heap.blocks.having((State.IN_USE,))
+        known = dict(zip(heap.blocks.address[used].tolist(), heap.blocks.size[used].tolist()))
+        live = json.loads(truth.read_text())["details"]["live"]
+        assert [pair for pair in live if known.get(int(pair[0], 16)) != pair[1]] == []
+        said = [text for pair in live if "sampled" in (text := heap.explain(int(pair[0], 16)))]
+        assert len(said) > 10 and all("tcmalloc_zoo+0x" in text for text in said)
+
+
+def debug_core(folder: Path, *arguments: str) -> "tuple[Path, dict[str, Any]]":
+    """Run the program on the debug variant to its abort and return its core and its truth."""
+    program, environment = built("bookworm")
+    library = Path(environment["LD_PRELOAD"]).with_name("libtcmalloc_minimal_debug.so.4")
+    truth, how = folder / "truth.json", {**environment, "LD_PRELOAD": str(library)}
+    core = dumped(program, folder, "--truth", str(truth), "--abort", "--count", "3000", *arguments, environment=how)
+    return core, json.loads(truth.read_text())["details"]
+
+
+def test_the_debug_variant_has_the_sizes_that_were_asked_for(tmp_path):
+    core, truth = debug_core(tmp_path)
+    with gdbext.open_core(str(core)) as session:
+        heap = heap_of(session)
+        assert (heap.complete, list(heap.problems)) == (True, [])
+        used = heap.blocks.having((State.IN_USE,))
+        known = dict(zip(heap.blocks.address[used].tolist(), heap.blocks.size[used].tolist()))
+        assert [pair for pair in truth["live"] if known.get(int(pair[0], 16)) != pair[1]] == []
+        again = {pair[0] for pair in truth["live"]}
+        assert [pair for pair in truth["freed"] if pair[0] not in again and int(pair[0], 16) in known] == []
+        assert not session.triage().findings and session.run("rss").data.residual == 0
+
+
+def test_the_debug_variant_knows_what_was_written_beyond_its_end(tmp_path):
+    core, truth = debug_core(tmp_path, "--overrun")
+    with gdbext.open_core(str(core)) as session:
+        assert [(one.kind, one.address) for one in heap_of(session).problems] == [("overrun", int(truth["over"], 16))]
+        assert [finding.kind for finding in session.triage().findings] == ["corruption"]
 
 
 def test_what_an_address_is(zoo):

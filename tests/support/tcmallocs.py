@@ -71,6 +71,23 @@ def tcmalloc(codename: str) -> Tcmalloc:
     return found
 
 
+def sampling() -> Mapping[str, str]:
+    """Return what a program needs to run with bookworm's whole tcmalloc, which samples.
+
+    :raises Unavailable: it can't be had.
+    """
+    suite = Suite("tcmalloc-sampling-bookworm", "2.10", "bookworm", ("libgoogle-perftools4", "libunwind8"))
+    stamp = cache_dir("tcmalloc") / "sampling"
+    with locked("tcmalloc-sampling"):
+        if not stamp.exists():
+            package = candidate(suite)
+            unpacked(suite, suite.packages, package)
+            stamp.write_text(package)
+    library = next(unpacked(suite, suite.packages, stamp.read_text()).glob("usr/lib/*/libtcmalloc.so.4"))
+    folders = {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": str(library.parent)}
+    return {**folders, "TCMALLOC_SAMPLE_PARAMETER": "65536"}
+
+
 @lru_cache(maxsize=None)
 def _tried(codename: str) -> Union[Tcmalloc, str]:
     source = SOURCES[codename]

@@ -7,11 +7,13 @@ from typing import Callable, List, Tuple
 
 import numpy as np
 
+from gdbext.errors import FaultError
 from gdbext.heap.freelists import PROGRAM
 from gdbext.heap.model import Blocks, LazyCharges, Span, State
 from gdbext.heap.reading import mapped_ranges
 from gdbext.heap.tcmalloc.chunk import find_chunk
-from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL, ON_RETURNED
+from gdbext.heap.tcmalloc.debugblocks import without_headers
+from gdbext.heap.tcmalloc.layouts import IN_USE, ON_NORMAL, ON_RETURNED, SAMPLED
 from gdbext.heap.tcmalloc.model import IN_SPAN, IN_THREAD, IN_TRANSFER, U64, Mask, Tcmalloc
 from gdbext.memory.intervals import Coverage, Intervals, columns, joined, merged, without
 
@@ -27,8 +29,22 @@ def blocks_of(heap: Tcmalloc) -> Blocks:
     parts = [_blocks(address, size, states[heap.objects.held])]
     for picked, state in ((large(heap), State.IN_USE), (spans.location == ON_NORMAL, State.DIRTY)):
         chosen = np.flatnonzero(picked)
-        parts.append(_blocks(spans.start[chosen], spans.size[chosen], np.full(len(chosen), int(state), np.uint8)))
-    return Blocks.join(parts)
+        size = _usable(heap, chosen) if state == State.IN_USE else spans.size[chosen]
+        parts.append(_blocks(spans.start[chosen], size, np.full(len(chosen), int(state), np.uint8)))
+    return without_headers(heap, Blocks.join(parts))
+
+
+def _usable(heap: Tcmalloc, chosen: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> U64:
+    """Return the bytes of large blocks: of one that was sampled, which has a span of its own, those of its class."""
+    sizes: U64 = heap.spans.size[chosen].copy()
+    classes = heap.location.classes
+    for at in np.flatnonzero(heap.spans.flags[chosen] & np.uint64(SAMPLED)).tolist():
+        try:
+            asked = heap.target.reader.word(int(heap.spans.objects[chosen[at]]))
+        except FaultError:
+            continue
+        sizes[at] = next((size for size in classes[1:] if asked <= size <= int(sizes[at])), int(sizes[at]))
+    return sizes
 
 
 def _blocks(address: U64, size: U64, state: "np.ndarray[tuple[int], np.dtype[np.uint8]]") -> Blocks:
