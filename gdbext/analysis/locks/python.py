@@ -7,7 +7,8 @@ from typing import Iterator, List, Optional, Sequence
 from gdbext.analysis.locks.pythonrows import HOLDS, LOCK, WAITS, PythonRow, PythonWaits
 from gdbext.heap.cpython.find.runtimes import for_each_runtime
 from gdbext.heap.cpython.model import Runtime
-from gdbext.heap.cpython.threads.read import Gil, PythonFrame, PythonThread, read_gils, read_threads
+from gdbext.heap.cpython.threads.frames import PythonFrame
+from gdbext.heap.cpython.threads.read import Gil, PythonThread, read_gils, read_threads
 from gdbext.structures.locks.model import Census, Primitive, Wait
 from gdbext.target import Target
 from gdbext.wording import count_text

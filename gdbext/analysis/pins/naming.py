@@ -93,8 +93,9 @@ class Places:
         offset = address - root.start
         if root.kind == FILE:
             return Place(FILE, f"{root.name} at {address:#x}", address, offset=offset)
-        text = self._explained(address) or f"anonymous memory {root.name} +{offset:#x}"
-        return Place(ANONYMOUS, text, address, offset=offset)
+        runtime = None if self.types is None else self.types.runtime
+        text = (runtime and runtime.name_outside(address)) or self._explained(address)
+        return Place(ANONYMOUS, text or f"anonymous memory {root.name} +{offset:#x}", address, offset=offset)
 
     def _explained(self, address: int) -> Optional[str]:
         """Return what an allocator says of memory that it took for somebody else, or None."""

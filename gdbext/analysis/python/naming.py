@@ -5,7 +5,8 @@ Read one by one, for what is shown.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Tuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Tuple
 
 from gdbext.analysis.python.objects import Objects
 from gdbext.analysis.python.owned import NOBODY, PARTS, Owned
@@ -13,6 +14,7 @@ from gdbext.analysis.python.strong import strong_reach
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.types.blockwords import Words
 from gdbext.heap.cpython.objects.layouts import (
+    BASE_EXC_SUBCLASS,
     DICT_KEYS,
     DICT_SUBCLASS,
     DICT_VALUES,
@@ -31,10 +33,20 @@ from gdbext.heap.cpython.objects.layouts import (
 from gdbext.heap.cpython.objects.objects import TypeInfo
 from gdbext.wording import printable
 
+if TYPE_CHECKING:
+    from gdbext.analysis.python.running import Running
+
 _MOST_MEMBERS = 256
 _MEMBER_DEF = 5  # words of a PyMemberDef: name, type, offset, flags, doc
 _MOST_BASES = 32
 _LONGEST = 40  # characters of a key
+_FRAMED = ("frame", "generator", "coroutine", "async_generator")
+_UNNAMED = "type_at_"  # its name is read-only in the interpreter's file, and the core is all there is
+_TB_FRAME = 3
+_WORDS: Mapping[str, Mapping[int, str]] = {
+    "traceback": {2: "tb_next", _TB_FRAME: "tb_frame"},
+    "cell": {2: "cell_contents"},
+}
 _COLLECTORS = ("next in the collector's list", "previous in the collector's list")
 
 
@@ -51,6 +63,16 @@ class PythonRuntime:
         self._objects, self._owned = objects, owned
         self._reader = objects.reader
         self._members: Dict[int, Dict[int, str]] = {}
+
+    def name_outside(self, address: int) -> str:
+        """Return the local variable whose word lies at an address in a thread's data stack; "" where there is none."""
+        return self._running.find_text(address)
+
+    @cached_property
+    def _running(self) -> "Running":
+        from gdbext.analysis.python.running import Running
+
+        return Running(self._words.target, self._reader)
 
     def name(self, row: int, offset: int) -> str:
         """Return what the word at an offset of a block is called, "" where that is not known."""
@@ -95,8 +117,28 @@ class PythonRuntime:
             return "its keys" if at == DICT_KEYS else "its values"
         if at * self._word == info.dictoffset:
             return f"{info.name}.__dict__"
-        member = self._members_of(info).get(at * self._word) or self._inline(info, at)
-        return f"{info.name}.{member}" if member else ""
+        member = self._members_of(info).get(at * self._word) or self._inline(info, at) or self._known(row, info, at)
+        return f"{info.name}.{member}" if member else self._in_frame(row, info, at)
+
+    def _known(self, row: int, info: TypeInfo, at: int) -> str:
+        """Return a member that types of C do not declare."""
+        layout = self._reader.layout
+        if info.flags & BASE_EXC_SUBCLASS and layout is not None:
+            return layout.exception_words.get(at, "")
+        name = "traceback" if info.name.startswith(_UNNAMED) and self._leads_to_frame(row) else info.name
+        return _WORDS.get(name, {}).get(at, "")
+
+    def _leads_to_frame(self, row: int) -> bool:
+        """Whether an object has a frame object where a traceback has it."""
+        frame = self._reader.find_word(self._start(row), _TB_FRAME)
+        return bool(frame and self._running.names is not None and self._running.names.is_frame_object(frame))
+
+    def _in_frame(self, row: int, info: TypeInfo, at: int) -> str:
+        """Name a word of a frame that lies in an object; where the type has no name, the object itself must show it."""
+        if not (info.name in _FRAMED or info.name.startswith(_UNNAMED)) or self._running.names is None:
+            return ""
+        start = self._start(row)
+        return self._running.names.find_in_object(start, start + at * self._word)
 
     def _before(self, info: TypeInfo, at: int) -> str:
         if at >= -GC_HEAD:

@@ -19,6 +19,7 @@ from gdbext.analysis.types.blockwords import Words
 from gdbext.heap.cpython.objects.layouts import GC_HEAD, HAVE_GC, LIST_ITEMS, OB_SIZE, WEAKREF_OBJECT
 from gdbext.heap.model import U64, Mask
 from gdbext.kernels import MOST_HEADERS, Hits, PointerRules, Span, mark_blocks
+from gdbext.memory.intervals import columns, unite
 
 _FLAGS = 3  # of the collector's links: states of an object, and of a collection
 _WEAK = ("weakref", "weakref.ReferenceType", "weakref.KeyedRef", "weakproxy", "weakref.ProxyType", "weakcallableproxy")
@@ -40,7 +41,8 @@ def strong_reach(reach: Reach, words: Words, objects: Objects, owned: Owned, mos
     unused = _unused_words(words, objects, owned)
     hidden = np.sort(np.concatenate((links, links + np.uint64(words.size), weak, unused)))
     rules = _rules(reach, objects)
-    hits = _behind_headers(words, _without_heads(reach, words, tracked, links), rules)
+    hits = _without_unused(words, objects, _without_heads(reach, words, tracked, links))
+    hits = _behind_headers(words, hits, rules)
     marked = _marked(reach, hits, rules, hidden)
     return Reach(reach.target, reach.heaps, marked, rules, reach.progress, most_taken)
 
@@ -56,7 +58,20 @@ def _without_heads(reach: Reach, words: Words, tracked: I64, links: U64) -> Root
     """Return the pointers of roots without the heads of the collector's lists."""
     memory = reach.marked.hits.memory
     kept = ~_are_heads(words, memory, tracked, links)
-    return RootHits(Hits(memory.place[kept], memory.row[kept], memory.interior[kept]), reach.marked.hits.words)
+    return RootHits(_where(memory, kept), reach.marked.hits.words)
+
+
+def _without_unused(words: Words, objects: Objects, hits: RootHits) -> RootHits:
+    """Return the same without what is left behind the top of functions' evaluation stacks."""
+    from gdbext.analysis.python.running import Running
+
+    pieces = Running(words.target, objects.reader).for_each_unused()
+    kept = ~unite([columns([piece for piece in pieces if piece[1]])]).covered.holds(hits.memory.place)
+    return RootHits(_where(hits.memory, kept), hits.words)
+
+
+def _where(memory: Hits, kept: Mask) -> Hits:
+    return Hits(memory.place[kept], memory.row[kept], memory.interior[kept])
 
 
 def _behind_headers(words: Words, hits: RootHits, rules: PointerRules) -> RootHits:

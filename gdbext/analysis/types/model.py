@@ -38,6 +38,9 @@ class Runtime(Protocol):
     def name(self, row: int, offset: int) -> str:
         """Return what the word at an offset of a row is called; "" where that is not known."""
 
+    def name_outside(self, address: int) -> str:
+        """Return what a word in no block is called: a local variable of a function that runs; "" where it is none."""
+
     def strong(self, reach: Reach) -> Reach:
         """Return what is reachable without links that the language keeps for itself, and weak references.
 

@@ -108,7 +108,7 @@ class RuntimeLayout:
     datastack: Optional[int] = None
 
 
-THREAD_NEXT = 8  # PyThreadState.next, all versions
+THREAD_NEXT, THREAD_INTERPRETER = 8, 16  # PyThreadState.next and interp, all versions
 CHUNK_PREVIOUS, CHUNK_SIZE, CHUNK_TOP, CHUNK_DATA = 0, 8, 16, 24  # struct _stack_chunk
 
 _OLD = RuntimeLayout(32, 0, 8)

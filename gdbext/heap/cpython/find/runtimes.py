@@ -9,6 +9,7 @@ from typing import Iterator, Optional, Tuple
 import numpy as np
 
 from gdbext.errors import FaultError
+from gdbext.heap.cpython.find.bythreads import find_by_threads
 from gdbext.heap.cpython.find.structural import module_words
 from gdbext.heap.cpython.layouts import COOKIE, COOKIE_FREE_THREADED, COOKIE_VERSION, Version
 from gdbext.heap.cpython.model import Runtime
@@ -65,6 +66,8 @@ def _runtime(target: Target, module: Module, address: Optional[int], found_by: s
         exact = f"{hexed >> 24}.{hexed >> 16 & 0xFF}.{hexed >> 8 & 0xFF}"
     else:
         version, exact = ((int(named[1]), int(named[2])) if named else None), ""
+    if address is None:
+        address, version = find_by_threads(target, module, version) or (None, version)
     return Runtime(module, address, version, exact, free_threaded or bool(named and named[3]), found_by)
 
 

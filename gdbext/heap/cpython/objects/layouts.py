@@ -8,7 +8,7 @@ the same in all of them is in words; the rest is a row for each version, known b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Mapping, Sequence
 
 # PyObject, PyVarObject, PyTypeObject: in words.
 OB_TYPE, OB_SIZE = 1, 2
@@ -24,7 +24,7 @@ INLINE_VALUES, MANAGED_WEAKREF, MANAGED_DICT, HEAPTYPE, READY, HAVE_GC = (
     1 << 14,
 )
 LONG_SUBCLASS, LIST_SUBCLASS, TUPLE_SUBCLASS, BYTES_SUBCLASS = 1 << 24, 1 << 25, 1 << 26, 1 << 27
-UNICODE_SUBCLASS, DICT_SUBCLASS, TYPE_SUBCLASS = 1 << 28, 1 << 29, 1 << 31
+UNICODE_SUBCLASS, DICT_SUBCLASS, BASE_EXC_SUBCLASS, TYPE_SUBCLASS = 1 << 28, 1 << 29, 1 << 30, 1 << 31
 
 # Words before an object: PyGC_Head; before that, since 3.11, attributes and weak references that the interpreter keeps
 # (Objects/typeobject.c, _PyType_PreHeaderSize); before all, in debug mode, the allocator's fence.
@@ -43,6 +43,10 @@ OLD_KEYS, NEW_KEYS = "dk_size", "dk_log2_size"
 # Where a plain instance has its attributes. A dict at tp_dictoffset; since 3.11 before the object: values at -4 words
 # and the dict at -3, then (3.12) one of both at -3, values with bit 0, then (3.13) values behind the object itself.
 IN_DICT, VALUES_OR_DICT, TAGGED, INLINE = "dict", "values or dict", "tagged", "inline"
+
+
+_OLD_EXCEPTION = {3: "args", 4: "__traceback__", 5: "__context__", 6: "__cause__"}
+_EXCEPTION = {3: "args", 4: "__notes__", 5: "__traceback__", 6: "__context__", 7: "__cause__"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class ObjectLayout:
     keys: str
     attributes: str
     tuple_items: int = 24
+
+    @property
+    def exception_words(self) -> Mapping[int, str]:
+        """What the words of an exception are, by number; ``notes`` came with 3.11."""
+        return _OLD_EXCEPTION if self.keys == OLD_KEYS else _EXCEPTION
 
 
 LAYOUTS: Sequence[ObjectLayout] = (

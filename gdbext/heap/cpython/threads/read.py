@@ -11,35 +11,16 @@ from gdbext.heap.cpython.layouts import THREAD_NEXT
 from gdbext.heap.cpython.model import Runtime
 from gdbext.heap.cpython.objects.layouts import LAYOUTS
 from gdbext.heap.cpython.objects.objects import PythonObjects
+from gdbext.heap.cpython.threads.frames import PythonFrame, for_each_frame
 from gdbext.heap.cpython.threads.layouts import (
     COND_SIZE,
     GIL_COND,
     GIL_LAST_HOLDER,
     GIL_LOCKED,
     GIL_SWITCH_COND,
-    SHIM,
     THREADS,
-    ThreadLayout,
 )
-from gdbext.heap.cpython.threads.lines import find_line
 from gdbext.target import Target
-
-_MOST_FRAMES = 1 << 12  # of one thread
-_MOST_LINES = 1 << 20  # bytes of a table of lines
-_BYTES_SIZE, _BYTES_DATA = 16, 32
-_TAGS = 3  # of a _PyStackRef
-
-
-@dataclass(frozen=True)
-class PythonFrame:
-    """A Python function that runs.
-
-    :param line: None where it is not known.
-    """
-
-    function: str
-    file: str
-    line: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -76,7 +57,9 @@ def read_threads(target: Target, runtime: Runtime) -> Sequence[PythonThread]:
     version = ".".join(map(str, runtime.version or ()))
     objects = PythonObjects(target.reader, [one for one in LAYOUTS if one.origin == version])
     return [
-        PythonThread(state, objects.find_word(state + layout.thread_id) or 0, list(_frames(objects, layout, state)))
+        PythonThread(
+            state, objects.find_word(state + layout.thread_id) or 0, list(for_each_frame(objects, layout, state))
+        )
         for interpreter in for_each_interpreter(target, runtime)
         for state in for_each_linked(target, interpreter + known.threads, THREAD_NEXT, MOST_THREADS)
     ]
@@ -98,44 +81,3 @@ def read_gils(target: Target, runtime: Runtime) -> Iterator[Gil]:
             seen.add(at)
             waits = [(at + place, at + place + COND_SIZE) for place in (GIL_COND, GIL_SWITCH_COND)]
             yield Gil(at, last if locked == 1 else None, waits)
-
-
-def _frames(objects: PythonObjects, layout: ThreadLayout, state: int) -> Iterator[PythonFrame]:
-    at = objects.find_word(state + layout.frame)
-    if layout.through is not None and at:
-        at = objects.find_word(at + layout.through)
-    seen: "set[int]" = set()
-    while at and at not in seen and len(seen) < _MOST_FRAMES:
-        seen.add(at)
-        owner = 0 if layout.owner is None else objects.find_number(at + layout.owner, 1)
-        frame = _find_frame(objects, layout, at) if owner is not None and owner < SHIM else None
-        if frame is not None:
-            yield frame
-        at = objects.find_word(at + layout.back)
-
-
-def _find_frame(objects: PythonObjects, layout: ThreadLayout, at: int) -> Optional[PythonFrame]:
-    """Return what runs in a frame, or None where it is none of a Python function."""
-    code = (objects.find_word(at + layout.executable) or 0) & ~_TAGS
-    name, file = (objects.find_text(objects.find_word(code + place) or 0) for place in (layout.name, layout.file))
-    if name is None or file is None:
-        return None
-    return PythonFrame(name, file, _line(objects, layout, at, code))
-
-
-def _line(objects: PythonObjects, layout: ThreadLayout, frame: int, code: int) -> Optional[int]:
-    first = objects.find_number(code + layout.first_line, 4)
-    if layout.code is None:
-        number = objects.find_number(frame + layout.instruction, 4)
-        offset = -1 if number is None or number >> 31 else number * layout.unit
-    else:
-        offset = (objects.find_word(frame + layout.instruction) or 0) - code - layout.code
-    table = objects.find_word(code + layout.lines) or 0
-    size = objects.find_word(table + _BYTES_SIZE)
-    if first is None or offset < 0 or size is None or size > _MOST_LINES:
-        return first
-    try:
-        data = bytes(objects.reader.bytes(table + _BYTES_DATA, size, "a table of lines"))
-    except FaultError:
-        return None
-    return find_line(layout.table, data, first, offset)

@@ -6,6 +6,7 @@ import pytest
 
 import gdbext
 from tests.support.parked import Parked
+from tests.support.pythonframes import FRAMES, check_frames
 from tests.support.pythons import VERSIONS
 
 SCRIPT = """
@@ -56,3 +57,9 @@ def test_a_path_leads_along_references(version, tmp_path):
         for name in ("__main__.Session.user", "__main__.Slotted.second"):
             places = [step.place for step in session.run(f"blocks path {truth[name]:#x} --roots 1").data.steps]
             assert places[-1].endswith(f" {name}") and not [one for one in places if "collector" in one], places
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_locals_of_frames_are_named(version, tmp_path):
+    with Parked(version, tmp_path, FRAMES) as parked, gdbext.open_process(parked.pid) as session:
+        check_frames(session, tmp_path)

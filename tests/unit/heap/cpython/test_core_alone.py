@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gdbext
+from tests.support.pythonframes import FRAMES, check_frames
 
 SCRIPT = """
 import os
@@ -18,24 +19,28 @@ os.abort()
 """
 
 
-@pytest.fixture(scope="module")
-def core(tmp_path_factory):
+def core_of(folder, *arguments):
+    """Return the core of a python3.11 of another name, whose file is gone."""
     program, pattern = Path("/usr/bin/python3.11"), Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if not program.exists() or pattern.startswith("|") or "/" in pattern:
         pytest.skip("no python3.11 of the system here, or the kernel puts cores elsewhere")
-    folder = tmp_path_factory.mktemp("alone")
     shutil.copy(program, folder / "service")
 
     def allow_core():
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
 
-    subprocess.run([folder / "service", "-SEc", SCRIPT], cwd=folder, preexec_fn=allow_core, check=False)
+    subprocess.run([folder / "service", *arguments], cwd=folder, preexec_fn=allow_core, check=False)
     (folder / "service").unlink()
     cores = list(folder.glob("core*"))
     if not cores:
         pytest.skip("the kernel wrote no core here")
     return cores[0]
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    return core_of(tmp_path_factory.mktemp("alone"), "-SEc", SCRIPT)
 
 
 def test_its_class_is_the_first_type_and_all_of_it_is_counted(core):
@@ -53,3 +58,10 @@ def test_its_memory_has_owners(core):
         costs = {entry.owner: entry.in_core for entry in account.entries}
         assert costs.get("anonymous rest", 0) < 0.05 * sum(costs.values())
         assert list(session.triage().findings) == []
+
+
+def test_locals_of_frames_are_named_in_it(tmp_path):
+    (tmp_path / "script.py").write_text(FRAMES)
+    core = core_of(tmp_path, "-SE", str(tmp_path / "script.py"), str(tmp_path / "truth"), "abort")
+    with gdbext.open_core(core) as session:
+        check_frames(session, tmp_path)
