@@ -75,7 +75,7 @@ def garbage_report(reach: Reach, most_taken: int, progress: Progress) -> Report:
     found = np.zeros(len(reach), np.bool_)
     found[tracked] = lost[tracked]
     rows = sorted(_rows(reach, objects, found, owned.roots()), key=lambda row: (-row.bytes, row.name))
-    kept = int(reach.size[lost].sum())
+    kept = int(reach.size[lost].sum()) if found.any() else 0
     return report_on_reach(reach, PythonGarbage(len(tracked), int(np.count_nonzero(found)), kept, rows))
 
 

@@ -28,6 +28,7 @@ from gdbext.heap.cpython.objects.layouts import (
     TP_BASE,
     TP_MEMBERS,
     TUPLE_SUBCLASS,
+    UNICODE_SUBCLASS,
     VALUES_OR_DICT,
 )
 from gdbext.heap.cpython.objects.objects import TypeInfo
@@ -227,11 +228,11 @@ class PythonRuntime:
         return f"{printable(text)}.{name}" if text else ""
 
     def _key(self, key: int) -> str:
-        text = self._reader.find_text(key)
-        if text is not None:
-            return f"[{printable(text[:_LONGEST])!r}]"
         kind = self._reader.find_word(key, OB_TYPE)
         known = self._reader.find_type(kind) if kind else None
+        text = self._reader.find_text(key) if known is None or known.flags & UNICODE_SUBCLASS else None
+        if text is not None:
+            return f"[{printable(text[:_LONGEST])!r}]"
         return f"[{known.name} at {key:#x}]" if known is not None else f"[{key:#x}]"
 
     def _value(self, owner: int, place: int) -> str:

@@ -49,6 +49,10 @@ class Objects:
     kept: Mask
     reader: PythonObjects
 
+    def forget(self, rows: I64) -> None:
+        """Note that rows hold no object after all."""
+        self.code[rows], self.before[rows], self.kept[rows] = 0, 0, False
+
     def having(self, flag: int) -> Mask:
         """Return which rows are of a type with a flag."""
         return self.among(np.array([one is not None and bool(one.flags & flag) for one in self.types], np.bool_))

@@ -98,17 +98,22 @@ def _rules(words: Words, objects: Objects) -> Iterator[Rule]:
 
 
 def _take(words: Words, objects: Objects, owned: Owned, part: int, found: Pointers) -> None:
-    """Note what pointers lead to, but for what has an owner; a dict that somebody else holds too is no part."""
+    """Note what pointers lead to, but for what has an owner; a dict that somebody else holds too is no part.
+
+    What looked like a freed object is none where a live one has it: the beginning of a table is not always written.
+    """
     owners, values = found
     at = find_blocks(words.index, values)
     if PARTS[part] == DICT_OF_INSTANCE:
         kept = at >= 0
         kept[kept] = _are_lone_dicts(words, objects, at[kept], values[kept])
     else:
-        kept = (at >= 0) & (objects.code[at] == 0)
+        kept = (at >= 0) & ((objects.code[at] == 0) | objects.kept[at])
     kept[kept] = (owned.owner[at[kept]] == NOBODY) & (at[kept] != owners[kept])
     owned.owner[at[kept]] = owners[kept]
     owned.part[at[kept]] = part
+    if PARTS[part] != DICT_OF_INSTANCE:
+        objects.forget(at[kept])
 
 
 def _are_lone_dicts(words: Words, objects: Objects, rows: I64, values: U64) -> Mask:

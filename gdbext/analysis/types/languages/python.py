@@ -18,6 +18,7 @@ def put_python(words: Words, sheet: Sheet, progress: Progress) -> None:
     objects = find_objects(words, sheet.confidence == 0, progress)
     if len(objects.types) == 1:
         return
+    owned = find_owned(words, objects, progress)
     codes = np.array([0, *(sheet.code_of(one.name, PYTHON) for one in objects.types if one)], np.uint32)
     rows = np.flatnonzero((objects.code > 0) & ~objects.kept)
     sheet.code[rows], sheet.confidence[rows] = codes[objects.code[rows]], HIGH
@@ -25,7 +26,6 @@ def put_python(words: Words, sheet: Sheet, progress: Progress) -> None:
         one = objects.types[int(objects.code[row])]
         if one is not None:
             sheet.put(np.array([row]), sheet.code_of(f"{one.name}, freed and kept", PYTHON), MEDIUM)
-    owned = find_owned(words, objects, progress)
     sheet.runtime = PythonRuntime(words, objects, owned)
     for number, name in enumerate(PARTS):
         if name != DICT_OF_INSTANCE:
