@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from gdbext.analysis.addresses import Addresses, BlockAt
 from gdbext.analysis.reach.graph import Reach
 from gdbext.analysis.reach.members import member_path, member_text
 from gdbext.analysis.reach.model import ANONYMOUS, FILE, GLOBAL, REGISTER, STACK, TLS, RootRange, RootWord
-from gdbext.analysis.types.model import DEBUG_INFO, PYTHON, UNKNOWN, VTABLE, BlockTypes
+from gdbext.analysis.types.model import DEBUG_INFO, PYTHON, UNKNOWN, VTABLE, BlockTypes, Runtime
 from gdbext.debuginfo import RootNames
+from gdbext.heap.detect import may_hold_cpython
 from gdbext.heap.model import State
 from gdbext.layout.types import Type
 from gdbext.memory.elf.elfsymbols import Variables
@@ -86,6 +87,9 @@ class Places:
         root = self.find_range(address)
         if root is None:
             return self._in_heap(address)
+        framed = self._framed(address)
+        if framed:  # in a mapping of its own, or in one that the kernel has made with what lies before it
+            return Place(ANONYMOUS, framed, address, offset=address - root.start)
         if root.kind in (STACK, TLS):
             return self._of_thread(root, address)
         if root.kind == GLOBAL:
@@ -93,9 +97,25 @@ class Places:
         offset = address - root.start
         if root.kind == FILE:
             return Place(FILE, f"{root.name} at {address:#x}", address, offset=offset)
-        runtime = None if self.types is None else self.types.runtime
-        text = (runtime and runtime.name_outside(address)) or self._explained(address)
+        text = self._explained(address)
         return Place(ANONYMOUS, text or f"anonymous memory {root.name} +{offset:#x}", address, offset=offset)
+
+    def frames(self) -> Sequence[Tuple[int, int]]:
+        """Return start and end of the frames that a language has apart from the threads' stacks."""
+        return () if self._runtime is None else self._runtime.frames()
+
+    def is_framed(self, address: int) -> bool:
+        """Whether a word lies in one of these, and has a name there."""
+        return bool(self._framed(address))
+
+    def _framed(self, address: int) -> str:
+        return "" if self._runtime is None else self._runtime.name_outside(address)
+
+    @cached_property
+    def _runtime(self) -> Optional[Runtime]:
+        """The language whose frames are named; the types of all blocks are not made for it where there can be none."""
+        found = may_hold_cpython(self._reach.target) and self.types
+        return found.runtime if found else None
 
     def _explained(self, address: int) -> Optional[str]:
         """Return what an allocator says of memory that it took for somebody else, or None."""

@@ -10,7 +10,16 @@ import numpy as np
 from gdbext.analysis.pins.naming import Place, Places
 from gdbext.analysis.pins.refs import Wanted, find_wanted, what_text
 from gdbext.analysis.reach.graph import Reach
-from gdbext.analysis.reach.model import REGISTER, ROOT_KINDS, STACK, STATE_NAMES, Marked, RootHits, states_by_roots
+from gdbext.analysis.reach.model import (
+    REGISTER,
+    ROOT_KINDS,
+    STACK,
+    STATE_NAMES,
+    Marked,
+    RootHits,
+    RootRange,
+    states_by_roots,
+)
 from gdbext.analysis.reach.reporting import report_on_reach
 from gdbext.errors import GdbextError
 from gdbext.heap.model import U8, U32, U64, Mask
@@ -28,6 +37,7 @@ from gdbext.kernels import (
 )
 from gdbext.kernels.graph import sources_of
 from gdbext.kernels.pointers import Followed
+from gdbext.memory.intervals import columns, unite
 from gdbext.report import Kind, Problem, Report, Rows, column, line, table
 from gdbext.wording import count_text, grouped
 
@@ -133,7 +143,7 @@ def paths(
     wanted = find_wanted(reach, address)
     if wanted.state is None:
         raise GdbextError(f"{address:#x} is in no block", "`blocks refs ADDRESS` shows what points at it")
-    chains = _chains(reach, wanted, several)
+    chains = _chains(reach, wanted, several, places.frames())
     walker = _Walker(reach, places)
     made = Rows(lambda: walker.rows(chains), Step, sum(len(one.rows) - (not one.root) for one in chains))
     row = wanted.row
@@ -152,7 +162,7 @@ def paths(
     return report_on_reach(reach, data, problems)
 
 
-def _chains(reach: Reach, wanted: Wanted, several: int) -> Sequence[_Chain]:
+def _chains(reach: Reach, wanted: Wanted, several: int, frames: Sequence[Tuple[int, int]]) -> Sequence[_Chain]:
     row = wanted.row
     if row is None:
         return []
@@ -160,30 +170,38 @@ def _chains(reach: Reach, wanted: Wanted, several: int) -> Sequence[_Chain]:
         return _leaked_chain(reach, row, _leaked_tree(reach))
     if several > 1:
         return _several_chains(reach, row, several)
-    lasting = _lasting_chain(reach, row)
-    if lasting is not None:
-        return [lasting]
+    lasting = _lasting(reach.marked)
+    for hits in ([_in_frames(lasting, frames)] if frames else []) + [lasting]:
+        chain = _shortest_chain(reach, row, hits)
+        if chain is not None:
+            return [chain]
     tree = breadth_first(reach.edges, reach.roots, np.ones(len(reach), np.bool_))
     return [_Chain(_climb(tree, row), True)]
 
 
-def _lasting_chain(reach: Reach, row: int) -> Optional[_Chain]:
-    """Return a shortest chain from a root that lasts: what is left on a stack, or in a register, says little.
+def _shortest_chain(reach: Reach, row: int, hits: RootHits) -> Optional[_Chain]:
+    """Return a shortest chain from some pointers of roots.
 
     None where there is none, or where it needs a pointer into the middle of a block and the block is reached without.
     """
-    roots = states_by_roots(len(reach), _lasting(reach.marked))
-    tree = breadth_first(reach.edges, roots, np.ones(len(reach), np.bool_))
+    tree = breadth_first(reach.edges, states_by_roots(len(reach), hits), np.ones(len(reach), np.bool_))
     if tree.depth[row] == NONE:
         return None
     rows = _climb(tree, row)
-    if reach.states[row] == REACHED and not _by_beginnings(reach, rows):
+    if reach.states[row] == REACHED and not _by_beginnings(reach, rows, hits):
         return None
     return _Chain(rows, True)
 
 
+def _in_frames(hits: RootHits, frames: Sequence[Tuple[int, int]]) -> RootHits:
+    """Return those that lie in frames of a language: they say more than data of which no name is known."""
+    memory = hits.memory
+    kept = unite([columns(frames)]).covered.holds(memory.place)
+    return RootHits(Hits(memory.place[kept], memory.row[kept], memory.interior[kept]))
+
+
 def _lasting(marked: Marked) -> RootHits:
-    """Return the pointers from roots that are neither stacks nor registers."""
+    """Return the pointers from roots that last: what is left on a stack, or in a register, says little."""
     roots, memory = marked.roots, marked.hits.memory
     starts = np.array([one.start for one in roots.ranges], np.uint64)
     passing = np.array([one.kind == STACK for one in roots.ranges], np.bool_)
@@ -194,12 +212,11 @@ def _lasting(marked: Marked) -> RootHits:
     return RootHits(Hits(memory.place[kept], memory.row[kept], memory.interior[kept]), words)
 
 
-def _by_beginnings(reach: Reach, rows: Sequence[int]) -> bool:
+def _by_beginnings(reach: Reach, rows: Sequence[int], hits: RootHits) -> bool:
     """Return whether every pointer of a chain, its root's too, is one to the beginning of a block."""
-    lasting, first = _lasting(reach.marked), rows[0]
-    memory = lasting.memory
+    memory, first = hits.memory, rows[0]
     begins = bool(np.any(~memory.interior[memory.row == first]))
-    if not begins and all(interior for _, row, interior in lasting.words if row == first):
+    if not begins and all(interior for _, row, interior in hits.words if row == first):
         return False
     above, below = np.array(rows[:-1], np.int64), np.array(rows[1:], np.uint32)
     counts = (reach.edges.first[above + 1] - reach.edges.first[above]).astype(np.int64)
@@ -379,8 +396,12 @@ class _Walker:
             place, interior = int(hits.memory.place[at]), bool(hits.memory.interior[at])
             known = self._places.find_range(place)
             if known is not None:
-                found.setdefault((interior, _BEST.index(known.kind), place), (None, place, interior))
+                found.setdefault((interior, self._rank(known, place), place), (None, place, interior))
         return found[min(found)]
+
+    def _rank(self, root: RootRange, place: int) -> int:
+        """Return how little a word of a root says: in a frame of a language it has a name."""
+        return -1 if self._places.is_framed(place) else _BEST.index(root.kind)
 
     def _step(self, number: int, above: int, row: int) -> Step:
         place, value, interior, mangled = self._pointer(above, row)

@@ -6,7 +6,7 @@ Read one by one, for what is shown.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from gdbext.analysis.python.objects import Objects
 from gdbext.analysis.python.owned import NOBODY, PARTS, Owned
@@ -28,6 +28,7 @@ from gdbext.heap.cpython.objects.layouts import (
     TP_BASE,
     TP_MEMBERS,
     TUPLE_SUBCLASS,
+    TYPE_SUBCLASS,
     UNICODE_SUBCLASS,
     VALUES_OR_DICT,
 )
@@ -68,6 +69,10 @@ class PythonRuntime:
     def name_outside(self, address: int) -> str:
         """Return the local variable whose word lies at an address in a thread's data stack; "" where there is none."""
         return self._running.find_text(address)
+
+    def frames(self) -> Sequence[Tuple[int, int]]:
+        """Return start and end of the frames of functions that run, in no order."""
+        return list(self._running.for_each_piece())
 
     @cached_property
     def _running(self) -> "Running":
@@ -221,11 +226,16 @@ class PythonRuntime:
             return ""
         info = None if above == NOBODY else self._info(above)
         if info is not None and info.name != "module":
-            return f"{info.name}.{name}"
+            return f"{self._holder(above, info)}.{name}"
         module = self._reader.find_in_dict(start, "__name__")
         spec = self._reader.find_in_dict(start, "__spec__")
         text = self._reader.find_text(module) if module is not None and spec is not None else None
         return f"{printable(text)}.{name}" if text else ""
+
+    def _holder(self, row: int, info: TypeInfo) -> str:
+        """Return whose attributes a dict has: of a class's its own name, of an instance's that of its class."""
+        own = self._reader.find_type(self._start(row)) if info.flags & TYPE_SUBCLASS else None
+        return info.name if own is None else own.name
 
     def _key(self, key: int) -> str:
         kind = self._reader.find_word(key, OB_TYPE)

@@ -36,6 +36,11 @@ class Running:
         text = self.names.find_text(frame, address)
         return text if thread is None or not text else f"{text}, thread {thread}"
 
+    def for_each_piece(self) -> Iterator[Tuple[int, int]]:
+        """Iterate over start and end of frames."""
+        if self.names is not None:
+            yield from ((frame.address, self.names.end_of(frame)) for frame, _ in self._frames)
+
     def for_each_unused(self) -> Iterator[Tuple[int, int]]:
         """Iterate over start and end of the words behind the top of frames' evaluation stacks, where that is known."""
         if self.names is not None:

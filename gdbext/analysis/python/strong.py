@@ -103,7 +103,8 @@ def _weak_words(words: Words, objects: Objects, rows: I64) -> U64:
 def _unused_words(words: Words, objects: Objects, owned: Owned) -> U64:
     """Return the words that no object uses: behind its end, in freed ones, and whatever numbers and text have in them.
 
-    What was there before is not cleared, and may be a pointer to what has become garbage.
+    What was there before is not cleared, and may be a pointer to what has become garbage. What instructions have cached
+    is borrowed.
     """
     layout, size = objects.reader.layout, words.size
     plain = np.flatnonzero(objects.named(*_PLAIN) | objects.kept)
@@ -112,14 +113,16 @@ def _unused_words(words: Words, objects: Objects, owned: Owned) -> U64:
     tuples = np.flatnonzero(objects.named("tuple"))
     lists = np.flatnonzero(owned.part == PARTS.index("list items"))
     lists = lists[_begin(words, objects, owned, lists)]
+    codes = np.flatnonzero(objects.named("code")) if layout is not None and layout.instructions else tuples[:0]
     items = 3 if layout is None else layout.tuple_items // size
     ends = (
         objects.before[plain].astype(np.int64) + 2,
         objects.before[fixed].astype(np.int64) + lengths[objects.code[fixed]],
         objects.before[tuples].astype(np.int64) + items + _lengths(words, objects, tuples),
         _lengths(words, objects, owned.owner[lists].astype(np.int64)),
+        objects.before[codes].astype(np.int64) + (0 if layout is None else layout.instructions // size),
     )
-    rows, end = np.concatenate((plain, fixed, tuples, lists)), np.concatenate(ends)
+    rows, end = np.concatenate((plain, fixed, tuples, lists, codes)), np.concatenate(ends)
     room = words.index.size[rows].astype(np.int64) // size
     count = np.where((room <= _MOST_WORDS) & (end >= 0), room - end, 0).clip(0)
     begin = words.index.address[rows] + (end * size).astype(np.uint64)

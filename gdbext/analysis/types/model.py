@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Optional, Protocol, Sequence, Tuple
 
 from gdbext.heap.model import U8, U32
 from gdbext.report import Problem
@@ -40,6 +40,9 @@ class Runtime(Protocol):
 
     def name_outside(self, address: int) -> str:
         """Return what a word in no block is called: a local variable of a function that runs; "" where it is none."""
+
+    def frames(self) -> Sequence[Tuple[int, int]]:
+        """Return start and end of the memory, in no block, that frames of functions that run are in."""
 
     def strong(self, reach: Reach) -> Reach:
         """Return what is reachable without links that the language keeps for itself, and weak references.

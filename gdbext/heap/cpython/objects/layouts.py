@@ -62,6 +62,7 @@ class ObjectLayout:
     :param keys: which form keys of dicts have.
     :param attributes: where plain instances have theirs.
     :param tuple_items: of ``ob_item`` in a tuple.
+    :param instructions: of ``co_code_adaptive`` in a code object, up to its end; 0: they are in an object of their own.
     """
 
     origin: str
@@ -73,6 +74,7 @@ class ObjectLayout:
     keys: str
     attributes: str
     tuple_items: int = 24
+    instructions: int = 0
 
     @property
     def exception_words(self) -> Mapping[int, str]:
@@ -81,10 +83,10 @@ class ObjectLayout:
 
 
 LAYOUTS: Sequence[ObjectLayout] = (
-    ObjectLayout("3.14", 936, 872, 880, 40, 56, NEW_KEYS, INLINE, 32),
-    ObjectLayout("3.13", 928, 872, 880, 40, 56, NEW_KEYS, INLINE),
-    ObjectLayout("3.12", 920, 872, 880, 40, 56, NEW_KEYS, TAGGED),
-    ObjectLayout("3.11", 904, 864, 872, 48, 72, NEW_KEYS, VALUES_OR_DICT),
+    ObjectLayout("3.14", 936, 872, 880, 40, 56, NEW_KEYS, INLINE, 32, instructions=208),
+    ObjectLayout("3.13", 928, 872, 880, 40, 56, NEW_KEYS, INLINE, instructions=200),
+    ObjectLayout("3.12", 920, 872, 880, 40, 56, NEW_KEYS, TAGGED, instructions=192),
+    ObjectLayout("3.11", 904, 864, 872, 48, 72, NEW_KEYS, VALUES_OR_DICT, instructions=184),
     ObjectLayout("3.10", 888, 864, 872, 48, 72, OLD_KEYS, IN_DICT),
     ObjectLayout("3.9", 880, 856, 864, 48, 72, OLD_KEYS, IN_DICT),
     ObjectLayout("3.8", 880, 864, 872, 48, 72, OLD_KEYS, IN_DICT),

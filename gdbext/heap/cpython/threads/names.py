@@ -54,10 +54,14 @@ class FrameNames:
         top = objects.find_number(frame.address + layout.top, layout.top_size) or 0
         if layout.top_size < objects.word:
             top = 0 if top >> 31 else first + top * objects.word
-        code = code_of(objects, self._threads, frame.address)
-        room = sum(objects.find_number(code + place, 4) or 0 for place in layout.room)
-        end = first + min(room, _MOST_ROOM) * objects.word
+        end = self.end_of(frame)
         return (top, end) if first <= top < end else (0, 0)
+
+    def end_of(self, frame: PythonFrame) -> int:
+        """Return the first address behind a frame."""
+        code = code_of(self._objects, self._threads, frame.address)
+        room = sum(self._objects.find_number(code + place, 4) or 0 for place in self._layout.room)
+        return frame.address + self._layout.locals + min(room, _MOST_ROOM) * self._objects.word
 
     def _find_word(self, frame: PythonFrame, place: int) -> Optional[str]:
         offset = place - frame.address
