@@ -9,6 +9,7 @@ import pytest
 import gdbext
 from tests.support import gdbrun
 from tests.support.glibcs import Unavailable
+from tests.support.parked import Parked
 from tests.support.pythons import VERSIONS, python
 
 # The last line waits for the GIL for ever: keep() holds it in a loop in C.
@@ -103,3 +104,21 @@ def test_at_rest_nobody_holds_it(tmp_path):
         assert [row.state for row in data.python] == ["waits for a lock"] * 3
         assert places(data.python[0]) == [("<module>", line_of("# rests"))]
         assert not any("GIL" in one for one in data.sentences)
+
+
+# Whoever starts a thread makes its state first, with its own thread's id in it until the new one runs.
+STATE = """
+import ctypes, os, signal
+api = ctypes.pythonapi
+api.PyInterpreterState_Get.restype = api.PyThreadState_New.restype = ctypes.c_void_p
+api.PyThreadState_New.argtypes = [ctypes.c_void_p]
+api.PyThreadState_New(api.PyInterpreterState_Get())
+os.write(1, b"parked")
+signal.pause()
+"""
+
+
+def test_a_thread_that_has_not_begun_is_none(tmp_path):
+    with Parked("3.11", tmp_path, STATE) as parked, gdbext.open_process(parked.pid) as session:
+        (row,) = session.run("lockwait").data.python
+        assert row.number == 1 and places(row) == [("<module>", 8)]

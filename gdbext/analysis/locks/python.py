@@ -26,7 +26,7 @@ def find_python_waits(target: Target, census: Census) -> PythonWaits:
 
 def _of_runtime(target: Target, runtime: Runtime, census: Census) -> PythonWaits:
     numbers = {thread.tls: thread.number for thread in target.threads if thread.tls is not None}
-    threads = read_threads(target, runtime)
+    threads = list(_begun(read_threads(target, runtime)))
     if not threads:
         return PythonWaits(notes=[f"{runtime.label}: its threads are not known, nor who holds its lock"])
     gils = list(read_gils(target, runtime))
@@ -38,6 +38,12 @@ def _of_runtime(target: Target, runtime: Runtime, census: Census) -> PythonWaits
         stack = [_text(frame) for frame in thread.frames]
         rows.append(PythonRow(number, state, " ← ".join(stack[:3]), stack))
     return PythonWaits(rows, list(_sentences(rows)))
+
+
+def _begun(threads: Sequence[PythonThread]) -> Iterator[PythonThread]:
+    """Iterate over threads without those that are still to begin: before, a state has the thread that made it."""
+    running = {one.pthread for one in threads if one.frames}
+    yield from (one for one in threads if one.frames or one.pthread not in running)
 
 
 def _state(thread: PythonThread, gils: Sequence[Gil], wait: Optional[Wait]) -> Optional[str]:
