@@ -119,7 +119,20 @@ def _keyed(layout: Layout) -> Iterator[Layout]:
         yield replace(moved, delayed=layout.delayed + 8, heap_keys=layout.heap_keys + 8)
 
 
-LAYOUTS: Sequence[Layout] = (*_PLAIN, *(keyed for layout in _PLAIN for keyed in _keyed(layout)))
+# CPython without the global lock has in each page more words, behind all others (mimalloc/types.h, qsbr_node).
+_IN_CPYTHON = {"2.1.0 to 2.1.2": ("CPython 3.13", 96), "2.2 to 2.4": ("CPython 3.14", 120)}
+
+
+def _in_cpython(layout: Layout) -> Layout:
+    name, step = _IN_CPYTHON[layout.versions]
+    return replace(layout, versions=f"{layout.versions} in {name}", pages=(layout.pages[0], step))
+
+
+LAYOUTS: Sequence[Layout] = (
+    *_PLAIN,
+    *(keyed for layout in _PLAIN for keyed in _keyed(layout)),
+    *(_in_cpython(layout) for layout in _PLAIN if layout.versions in _IN_CPYTHON),
+)
 
 _MAPPED = {
     "thread": (0, 8), "free": (8, 8), "used": (16, 2), "capacity": (18, 2), "reserved": (20, 2), "local_free": (24, 8),
