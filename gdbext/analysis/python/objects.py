@@ -7,13 +7,14 @@ itself. Builds without the global lock, and those that trace references, have ot
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.types.blockwords import Words
-from gdbext.heap.cpython.objects.layouts import FENCE, GC_HEAD, MANAGED, OB_TYPE
+from gdbext.heap.cpython.objects.layouts import FENCE, GC_HEAD, MANAGED, OB_TYPE, TP_FLAGS, TYPE_SUBCLASS
 from gdbext.heap.cpython.objects.objects import PythonObjects, TypeInfo, fitting_layouts, is_its_own_type
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
@@ -63,8 +64,13 @@ class Objects:
 
     def among(self, wanted: Mask) -> Mask:
         """Return which rows are of the wanted types, and live."""
-        found: Mask = wanted[self.code] & ~self.kept
+        found: Mask = wanted[self._live_code]
         return found
+
+    @cached_property
+    def _live_code(self) -> U16:
+        """The same as ``code``, with 0 for what is freed and kept; 0 is of no type that is wanted."""
+        return np.where(self.kept, np.uint16(0), self.code)
 
 
 def find_objects(words: Words, among: Mask, progress: Progress) -> Objects:
@@ -149,12 +155,13 @@ class _Search:
 
     def _codes_of(self, types: U64) -> I64:
         """Return for each distinct address its code, 0 where no type object is."""
-        known = np.array([self._codes.get(one, -1) for one in types.tolist()], np.int64)
-        fresh = np.flatnonzero(known < 0)
-        sound = self._are_types(types[fresh])
-        for at, good in zip(fresh.tolist(), sound.tolist()):
-            known[at] = self._codes[int(types[at])] = self._new_type(int(types[at])) if good else 0
-        return known
+        found = np.zeros(len(types), np.int64)
+        for at in np.flatnonzero(self._are_types(types)).tolist():
+            address = int(types[at])
+            if address not in self._codes:
+                self._codes[address] = self._new_type(address)
+            found[at] = self._codes[address]
+        return found
 
     def _new_type(self, address: int) -> int:
         info = self._objects.find_type(address) if len(self._types) < _MOST_TYPES else None
@@ -174,9 +181,16 @@ class _Search:
             left, above = left[known], [*(one[known] for one in above), values[known]]
         held: Mask = above[2] == above[3]  # ``type`` is the only one that is its own type
         named = np.array([kind for kind in np.unique(above[2][held]).tolist() if self._is_type(kind)], np.uint64)
+        held &= np.isin(above[2], named)
         good = np.zeros(len(types), np.bool_)
-        good[left[held & np.isin(above[2], named)]] = True
+        good[left[held & self._makes_types(above[1], held)]] = True
         return good
+
+    def _makes_types(self, kinds: U64, among: Mask) -> Mask:
+        """Return which addresses are of ``type`` or a metaclass: where types of objects are, these are a step away."""
+        flags = {kind: self._objects.find_word(kind, TP_FLAGS) or 0 for kind in np.unique(kinds[among]).tolist()}
+        found: Mask = np.isin(kinds, np.array([kind for kind, one in flags.items() if one & TYPE_SUBCLASS], np.uint64))
+        return found
 
     def _is_type(self, address: int) -> bool:
         if address not in self._kinds and len(self._kinds) < _MOST_KINDS:

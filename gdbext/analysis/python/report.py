@@ -89,8 +89,8 @@ def types_report(reach: Reach, progress: Progress) -> Report:
 def _rows(reach: Reach, objects: Objects, own: I64, total: I64) -> Iterator[PythonTypeRow]:
     codes = np.where(objects.kept, 0, objects.code)
     count = np.bincount(codes, minlength=len(objects.types))
-    first = np.full(len(objects.types), len(codes), np.int64)
-    np.minimum.at(first, codes, np.arange(len(codes)))
+    first = np.zeros(len(objects.types), np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several the last that is written stays
     whole = max(int(total[1:].sum()), 1)
     for code, one in enumerate(objects.types):
         if one is None or not count[code]:

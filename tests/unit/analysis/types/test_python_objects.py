@@ -11,7 +11,7 @@ from tests.unit.analysis.types.world import DATA, HEAP, World
 PYTHON = ("python", "high")
 
 
-HAVE_GC, MANAGED_DICT, READY, DICT = 1 << 14, 1 << 4, 1 << 12, 1 << 29
+HAVE_GC, MANAGED_DICT, READY, DICT, TYPE = 1 << 14, 1 << 4, 1 << 12, 1 << 29, 1 << 31
 TYPE_WORDS = 52
 
 
@@ -21,7 +21,7 @@ class Interpreter(World):
     def __init__(self, abi=X86_64):
         super().__init__(abi)
         self.type = self.put(bytes(TYPE_WORDS * abi.pointer_size), "data")
-        self.fill(self.type, self.type, "type", TYPE_WORDS)
+        self.fill(self.type, self.type, "type", TYPE_WORDS, READY | TYPE)
 
     def fill(self, at, kind, name, words=2, flags=READY):
         text = name if isinstance(name, int) else self.put(name.encode() + b"\0")
@@ -59,7 +59,7 @@ def test_objects_with_and_without_a_head(abi):
 
 def test_a_class_in_a_block_and_its_metaclass():
     world = Interpreter()
-    meta = world.kind("ABCMeta", words=TYPE_WORDS)
+    meta = world.kind("ABCMeta", flags=TYPE, words=TYPE_WORDS)
     world.blocks.clear()
     heap_type = world.block(bytes(TYPE_WORDS * 8))
     world.fill(heap_type, meta, "Shape")
