@@ -37,6 +37,15 @@ def may_hold_cpython(target: Target) -> bool:
     return any(_may_hold_cpython(target, module) for module in target.modules)
 
 
+def is_free_threaded(target: Target) -> bool:
+    """Whether a target has a CPython that was built without the global lock."""
+    if not may_hold_cpython(target):
+        return False
+    from gdbext.heap.cpython.find.runtimes import for_each_runtime
+
+    return any(one.free_threaded for one in for_each_runtime(target))
+
+
 def _may_hold_cpython(target: Target, module: Module) -> bool:
     """Whether a module exports CPython's runtime; where its exported names are not at hand, whether it may have one."""
     image = find_image(lambda at, size: view(target.memory, at, size), module.base, target.abi.page_size)

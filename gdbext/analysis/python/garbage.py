@@ -65,13 +65,13 @@ def garbage_report(reach: Reach, most_taken: int, progress: Progress) -> Report:
     words = Words(reach)
     objects = find_objects(words, np.ones(len(reach), np.bool_), progress)
     if len(objects.types) == 1:
-        raise NoHeapError("no objects of CPython in this target", "builds without the global lock are not read")
+        raise NoHeapError("no objects of CPython in this target", "of builds without the global lock only 3.13 is read")
     owned = find_owned(words, objects, progress)
     progress.at("following pointers", 0, None)
     tracked = find_tracked(words, objects)[0]
-    lost = (strong_reach(reach, words, objects, owned, most_taken).states == NOT_REACHED) & (
-        reach.states != NOT_REACHED
-    )
+    lost = strong_reach(reach, words, objects, owned, most_taken).states == NOT_REACHED
+    if not objects.reader.head:  # there no list of the collector leads to them
+        lost &= reach.states != NOT_REACHED
     found = np.zeros(len(reach), np.bool_)
     found[tracked] = lost[tracked]
     rows = sorted(_rows(reach, objects, found, owned.roots()), key=lambda row: (-row.bytes, row.name))
@@ -91,5 +91,5 @@ def _rows(reach: Reach, objects: Objects, found: Mask, roots: I32) -> Iterator[G
     for number, one in enumerate(objects.types):
         if one is not None and count[number]:
             row = first[number]
-            sample = int(reach.address[row]) + int(objects.before[row]) * reach.rules.word
+            sample = int(reach.address[row]) + objects.place_of(row)
             yield GarbageRow(one.name, int(count[number]), int(bytes_[number]), sample)

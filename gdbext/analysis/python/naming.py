@@ -106,6 +106,10 @@ class PythonRuntime:
         """Return where an object begins in its block."""
         return int(self._address[row]) + int(self._objects.before[row]) * self._word
 
+    def _id(self, row: int) -> int:
+        """Return an object's address as references have it."""
+        return int(self._address[row]) + self._objects.place_of(row)
+
     # ---- objects ----
 
     def _of_object(self, row: int, info: TypeInfo, at: int) -> str:
@@ -168,13 +172,13 @@ class PythonRuntime:
     def _bases(self, address: int) -> Iterator[int]:
         for _ in range(_MOST_BASES):
             yield address
-            above = self._reader.find_word(address, TP_BASE)
+            above = self._reader.find_of(address, TP_BASE)
             if not above:
                 return
             address = above
 
     def _declared(self, address: int) -> Iterator[Tuple[int, str]]:
-        table = self._reader.find_word(address, TP_MEMBERS) or 0
+        table = self._reader.find_of(address, TP_MEMBERS) or 0
         for at in range(
             table, table + _MOST_MEMBERS * _MEMBER_DEF * self._word if table else 0, _MEMBER_DEF * self._word
         ):
@@ -182,7 +186,7 @@ class PythonRuntime:
             text = self._reader.reader.find_string(name, 256) if name else None
             if not text or offset is None:
                 return
-            yield offset, printable(text)
+            yield offset - self._reader.head * self._word, printable(text)
 
     def _inline(self, info: TypeInfo, at: int) -> str:
         """Return the attribute whose value lies in the object itself, behind its members."""
@@ -194,7 +198,7 @@ class PythonRuntime:
     def _attribute(self, info: TypeInfo, number: int) -> str:
         """Return the name of an attribute by its number among those that instances of a class have."""
         layout = self._reader.layout
-        keys = None if layout is None else self._reader.find_word(info.address + layout.cached_keys)
+        keys = None if layout is None else self._reader.find_word(info.address + layout.cached_keys, self._reader.head)
         for at, (key, _) in enumerate(self._reader.for_each_key(keys or 0)):
             if at == number:
                 return printable(self._reader.find_text(key) or "")
@@ -227,18 +231,18 @@ class PythonRuntime:
         info = None if above == NOBODY else self._info(above)
         if info is not None and info.name != "module":
             return f"{self._holder(above, info)}.{name}"
-        module = self._reader.find_in_dict(start, "__name__")
-        spec = self._reader.find_in_dict(start, "__spec__")
+        module = self._reader.find_in_dict(self._id(owner), "__name__")
+        spec = self._reader.find_in_dict(self._id(owner), "__spec__")
         text = self._reader.find_text(module) if module is not None and spec is not None else None
         return f"{printable(text)}.{name}" if text else ""
 
     def _holder(self, row: int, info: TypeInfo) -> str:
         """Return whose attributes a dict has: of a class's its own name, of an instance's that of its class."""
-        own = self._reader.find_type(self._start(row)) if info.flags & TYPE_SUBCLASS else None
+        own = self._reader.find_type(self._id(row)) if info.flags & TYPE_SUBCLASS else None
         return info.name if own is None else own.name
 
     def _key(self, key: int) -> str:
-        kind = self._reader.find_word(key, OB_TYPE)
+        kind = self._reader.find_of(key, OB_TYPE)
         known = self._reader.find_type(kind) if kind else None
         text = self._reader.find_text(key) if known is None or known.flags & UNICODE_SUBCLASS else None
         if text is not None:

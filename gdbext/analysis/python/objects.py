@@ -1,7 +1,8 @@
 """Which blocks hold objects of CPython, by the type object that each points to; works without symbols.
 
 A type object is one whose own type is ``type``, or a metaclass; how many words stand before its instances, it says
-itself. Builds without the global lock, and those that trace references, have other objects and are not recognised.
+itself. Builds that trace references have other objects and are not recognised; of those without the global lock 3.13
+is.
 """
 
 from __future__ import annotations
@@ -14,8 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from gdbext.analysis.types.blockwords import Words
-from gdbext.heap.cpython.objects.layouts import FENCE, GC_HEAD, MANAGED, OB_TYPE, TP_FLAGS, TYPE_SUBCLASS
+from gdbext.heap.cpython.objects.layouts import (
+    FENCE,
+    FREE_HEAD,
+    FREE_LOCAL,
+    FREE_SHIFT,
+    GC_HEAD,
+    MANAGED,
+    OB_TYPE,
+    TP_FLAGS,
+    TYPE_SUBCLASS,
+)
 from gdbext.heap.cpython.objects.objects import PythonObjects, TypeInfo, fitting_layouts, is_its_own_type
+from gdbext.heap.detect import is_free_threaded
 from gdbext.heap.model import U64, Mask
 from gdbext.memory.intervals import slices
 from gdbext.progress import Progress
@@ -29,6 +41,7 @@ _MOST_KINDS = 64  # that are their own type: there is one in an interpreter
 _MOST_REFERENCES = 1 << 32  # immortal objects of 3.12 have 2**32 - 1, those of 3.14 fewer
 _COUNT = (1 << 48) - 1  # of the word: above it 3.14 has flags
 _BEFORE = (0, GC_HEAD, GC_HEAD + MANAGED, MANAGED, GC_HEAD + MANAGED + FENCE)
+_BEFORE_FREE = (FREE_HEAD, FREE_HEAD + MANAGED, FREE_HEAD + MANAGED + FENCE)
 _SPARE = 64  # bytes that a block may have beyond an object of fixed size: what allocators round up to, and fences
 _FENCED = 0xFD  # Objects/obmalloc.c, PYMEM_FORBIDDENBYTE: seven of them behind a letter, in the second word of a fence
 
@@ -53,6 +66,10 @@ class Objects:
     def forget(self, rows: I64) -> None:
         """Note that rows hold no object after all."""
         self.code[rows], self.before[rows], self.kept[rows] = 0, 0, False
+
+    def place_of(self, row: int) -> int:
+        """Return how many bytes behind the beginning of its block an object is, as Python's ``id`` has it."""
+        return (int(self.before[row]) - self.reader.head) * self.reader.word
 
     def having(self, flag: int) -> Mask:
         """Return which rows are of a type with a flag."""
@@ -93,7 +110,8 @@ class _Search:
         self._words, self._among = words, among
         self._types: List[Optional[TypeInfo]] = [None]
         self._codes: Dict[int, int] = {}
-        self._objects = PythonObjects(words.target.reader)
+        head = FREE_HEAD if is_free_threaded(words.target) else 0
+        self._objects = PythonObjects(words.target.reader, head=head)
         self._kinds: "dict[int, bool]" = {}
         self._code = np.zeros(len(among), np.uint16)
         self._before = np.zeros(len(among), np.uint8)
@@ -105,7 +123,7 @@ class _Search:
 
     def take(self, rows: I64) -> bool:
         """Examine rows; return whether any type object was found so far."""
-        for before in _BEFORE:
+        for before in _BEFORE_FREE if self._objects.head else _BEFORE:
             left = rows[self._among[rows] & (self._code[rows] == 0)]
             self._take_part(left, before)
         return len(self._types) > 1
@@ -135,14 +153,22 @@ class _Search:
         at = np.uint64(before * words.size)
         rows = rows[words.index.size[rows] >= at + np.uint64(2 * words.size)]
         places = words.index.address[rows] + at
-        counts, known = words.in_blocks(places)
-        counts &= np.uint64(_COUNT)
+        counts, known = self._counts(places)
         held: Mask = known & (counts <= np.uint64(_MOST_REFERENCES))
         rows, counts = rows[held], counts[held]
         types, known = words.in_blocks(places[held] + np.uint64(OB_TYPE * words.size))
         held = known & (types % np.uint64(words.size) == 0)
         held[held] = words.mapped(types[held])
         return rows[held], counts[held], types[held]
+
+    def _counts(self, places: U64) -> Tuple[U64, Mask]:
+        """Return counts of references, and which are known; what cannot be one is large."""
+        counts, known = self._words.in_blocks(places)
+        if not self._objects.head:
+            return counts & np.uint64(_COUNT), known
+        local, read = self._words.in_blocks(places + np.uint64(FREE_LOCAL & (1 << 64) - 1), 4)
+        shared = counts.astype(np.int64) >> FREE_SHIFT
+        return (local.astype(np.int64) + shared).astype(np.uint64), known & read
 
     def _are_fenced(self, rows: I64) -> Mask:
         values, known = self._words.in_blocks(self._words.index.address[rows] + np.uint64(self._words.size))
@@ -176,7 +202,7 @@ class _Search:
         left = np.arange(len(types))
         above: List[U64] = [types]
         for _ in range(3):
-            values, known = words.read(above[-1] + np.uint64(OB_TYPE * words.size))
+            values, known = words.read(above[-1] + np.uint64((self._objects.head + OB_TYPE) * words.size))
             known &= words.mapped(values)
             left, above = left[known], [*(one[known] for one in above), values[known]]
         held: Mask = above[2] == above[3]  # ``type`` is the only one that is its own type
@@ -188,14 +214,16 @@ class _Search:
 
     def _makes_types(self, kinds: U64, among: Mask) -> Mask:
         """Return which addresses are of ``type`` or a metaclass: where types of objects are, these are a step away."""
-        flags = {kind: self._objects.find_word(kind, TP_FLAGS) or 0 for kind in np.unique(kinds[among]).tolist()}
+        flags = {kind: self._objects.find_of(kind, TP_FLAGS) or 0 for kind in np.unique(kinds[among]).tolist()}
         found: Mask = np.isin(kinds, np.array([kind for kind, one in flags.items() if one & TYPE_SUBCLASS], np.uint64))
         return found
 
     def _is_type(self, address: int) -> bool:
         if address not in self._kinds and len(self._kinds) < _MOST_KINDS:
             reader = self._words.target.reader
-            self._kinds[address] = is_its_own_type(reader, address)
+            head = self._objects.head
+            self._kinds[address] = is_its_own_type(reader, address, head)
             if self._kinds[address] and not self._objects.layouts:
-                self._objects.layouts = fitting_layouts(reader, address)
+                self._objects.layouts = fitting_layouts(reader, address, head)
+            self._kinds[address] &= not head or bool(self._objects.layouts)
         return self._kinds.get(address, False)

@@ -16,6 +16,8 @@ from gdbext.heap.cpython.objects.layouts import (
     DICT_KEYS,
     DICT_SUBCLASS,
     DICT_VALUES,
+    FREE_LOCAL,
+    FREE_SHIFT,
     LIST_ITEMS,
     LIST_SUBCLASS,
     MANAGED_DICT,
@@ -119,9 +121,14 @@ def _take(words: Words, objects: Objects, owned: Owned, part: int, found: Pointe
 def _are_lone_dicts(words: Words, objects: Objects, rows: I64, values: U64) -> Mask:
     """Return which rows are dicts to which there is one reference."""
     size = np.uint64(words.size)
-    begins = words.index.address[rows] + objects.before[rows].astype(np.uint64) * size == values
+    head = np.uint64(objects.reader.head)
+    begins = words.index.address[rows] + (objects.before[rows].astype(np.uint64) - head) * size == values
     found: Mask = objects.having(DICT_SUBCLASS)[rows] & begins
-    counts, known = words.in_blocks(values[found])
+    at = values[found] + head * size
+    counts, known = words.in_blocks(at)
+    if head:
+        local, read = words.in_blocks(at + np.uint64(FREE_LOCAL & (1 << 64) - 1), 4)
+        counts, known = (counts >> np.uint64(FREE_SHIFT)) + local, known & read
     found[found] = known & (counts == 1)
     return found
 

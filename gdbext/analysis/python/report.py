@@ -67,7 +67,7 @@ def types_report(reach: Reach, progress: Progress) -> Report:
     words = Words(reach)
     objects = find_objects(words, np.ones(len(reach), np.bool_), progress)
     if len(objects.types) == 1:
-        raise NoHeapError("no objects of CPython in this target", "builds without the global lock are not read")
+        raise NoHeapError("no objects of CPython in this target", "of builds without the global lock only 3.13 is read")
     size = reach.size.astype(np.int64)
     code = np.where(objects.kept, 0, objects.code)
     owned = find_owned(words, objects, progress)
@@ -96,6 +96,6 @@ def _rows(reach: Reach, objects: Objects, own: I64, total: I64) -> Iterator[Pyth
         if one is None or not count[code]:
             continue
         row = int(first[code])
-        sample = int(reach.address[row]) + int(objects.before[row]) * reach.rules.word
+        sample = int(reach.address[row]) + objects.place_of(row)
         bytes_, all_ = int(own[code]), int(total[code])
         yield PythonTypeRow(one.name, int(count[code]), all_, bytes_, all_ - bytes_, all_ / whole, sample)

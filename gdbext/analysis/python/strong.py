@@ -16,7 +16,15 @@ from gdbext.analysis.python.owned import PARTS, Owned
 from gdbext.analysis.reach.graph import MARKING, Reach, check_room
 from gdbext.analysis.reach.model import Marked, RootHits, states_by_roots
 from gdbext.analysis.types.blockwords import Words
-from gdbext.heap.cpython.objects.layouts import GC_HEAD, HAVE_GC, LIST_ITEMS, OB_SIZE, WEAKREF_OBJECT
+from gdbext.heap.cpython.objects.layouts import (
+    FREE_BITS,
+    FREE_TRACKED,
+    GC_HEAD,
+    HAVE_GC,
+    LIST_ITEMS,
+    OB_SIZE,
+    WEAKREF_OBJECT,
+)
 from gdbext.heap.model import U64, Mask
 from gdbext.kernels import MOST_HEADERS, Hits, PointerRules, Span, mark_blocks
 from gdbext.memory.intervals import columns, unite
@@ -49,7 +57,9 @@ def strong_reach(reach: Reach, words: Words, objects: Objects, owned: Owned, mos
 
 def _rules(reach: Reach, objects: Objects) -> PointerRules:
     """Return the rules by which pointers to objects are start pointers, whatever stands before them in their blocks."""
-    known = [int(one) * reach.rules.word for one in np.unique(objects.before[objects.code > 0]).tolist() if one]
+    head = objects.reader.head
+    before = [int(one) - head for one in np.unique(objects.before[objects.code > 0]).tolist()]
+    known = [one * reach.rules.word for one in before if one]
     headers = dict.fromkeys([*known, *reach.rules.headers])
     return reach.rules._replace(headers=tuple(headers)[:MOST_HEADERS])
 
@@ -57,7 +67,7 @@ def _rules(reach: Reach, objects: Objects) -> PointerRules:
 def _without_heads(reach: Reach, words: Words, tracked: I64, links: U64) -> RootHits:
     """Return the pointers of roots without the heads of the collector's lists."""
     memory = reach.marked.hits.memory
-    kept = ~_are_heads(words, memory, tracked, links)
+    kept = ~_are_heads(words, memory, tracked[: len(links)], links)
     return RootHits(_where(memory, kept), reach.marked.hits.words)
 
 
@@ -86,11 +96,21 @@ def _behind_headers(words: Words, hits: RootHits, rules: PointerRules) -> RootHi
 def find_tracked(words: Words, objects: Objects) -> Tuple[I64, U64]:
     """Return the rows of the objects that are in the collector's lists, and where their links are."""
     rows = np.flatnonzero(objects.having(HAVE_GC))
+    if objects.reader.head:
+        return rows[_have_bit(words, objects, rows)], np.empty(0, np.uint64)
     offset = (objects.before[rows].astype(np.int64) - GC_HEAD) * words.size
     links: U64 = words.index.address[rows] + offset.astype(np.uint64)
     values, known = words.in_blocks(links)
     kept = known & (values & np.uint64(~_FLAGS & (1 << 64) - 1) != 0)
     return rows[kept], links[kept]
+
+
+def _have_bit(words: Words, objects: Objects, rows: I64) -> Mask:
+    """Return which objects the collector tracks: without the global lock a bit says so, and there are no lists."""
+    offset = objects.before[rows].astype(np.int64) * words.size + FREE_BITS
+    bits, known = words.in_blocks(words.index.address[rows] + offset.astype(np.uint64), 1)
+    found: Mask = known & (bits & np.uint64(FREE_TRACKED) != 0)
+    return found
 
 
 def _weak_words(words: Words, objects: Objects, rows: I64) -> U64:

@@ -10,6 +10,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.cpython.find.places import Places, find_places
 from gdbext.heap.cpython.find.runtimes import for_each_runtime
 from gdbext.heap.cpython.model import Pymalloc, Runtime, StatePlace
+from gdbext.heap.cpython.objects.layouts import FREE_THREADED
 from gdbext.heap.model import Blocks, Heap
 from gdbext.progress import Progress
 from gdbext.report import Evidence, Problem
@@ -50,7 +51,9 @@ def find_heaps(target: Target, progress: Progress) -> List[Heap]:
 def _find_reason(target: Target, runtime: Runtime) -> Optional[Problem]:
     """Return why the allocator of a build is one that cannot be read, or None where it can."""
     if runtime.free_threaded:
-        why = "is built without the global lock: its objects are in a mimalloc of its own, which is not read"
+        known = ".".join(map(str, runtime.version or ())) in FREE_THREADED
+        what = "its threads are not read" if known else "neither its objects nor its threads are read"
+        why = f"is built without the global lock: it allocates by a mimalloc of its own; {what}"
     elif target.abi.pointer_size != 8:
         why = "is a 32-bit build, whose allocator is not read"
     else:

@@ -1,4 +1,4 @@
-"""Layouts of CPython's objects, as data; all for builds with the global lock.
+"""Layouts of CPython's objects, as data; those of builds without the global lock are the same behind two words more.
 
 Include/object.h, Include/cpython/{object,dictobject,listobject,setobject,bytearrayobject,unicodeobject}.h and
 Include/internal/pycore_dict.h of the tags v3.8.18, v3.9.18, v3.10.13, v3.11.7, v3.12.1, v3.13.0 and v3.14.0. What is
@@ -91,3 +91,11 @@ LAYOUTS: Sequence[ObjectLayout] = (
     ObjectLayout("3.9", 880, 856, 864, 48, 72, OLD_KEYS, IN_DICT),
     ObjectLayout("3.8", 880, 864, 872, 48, 72, OLD_KEYS, IN_DICT),
 )
+
+# Without the global lock an object begins with the id of its thread, a mutex, bits of the collector and two counts of
+# references, the second of which stands where others have theirs (Include/object.h, struct _object).
+FREE_HEAD = 2
+FREE_LOCAL, FREE_BITS = -4, -5  # bytes from there: ob_ref_local (four), ob_gc_bits (one)
+FREE_TRACKED = 1  # of these bits
+FREE_SHIFT = 2  # of ob_ref_shared: below are flags
+FREE_THREADED = ("3.13",)  # whose objects are the same otherwise

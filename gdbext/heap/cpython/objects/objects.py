@@ -13,6 +13,7 @@ from gdbext.heap.cpython.objects.layouts import (
     DICT_KEYS,
     DICT_SUBCLASS,
     DICT_VALUES,
+    FREE_THREADED,
     GC_HEAD,
     HAVE_GC,
     HEAPTYPE,
@@ -81,12 +82,14 @@ class PythonObjects:
     """Reads objects of one interpreter.
 
     :param layouts: that fit its version; none where that is not known: then classes have the name that they have in C.
+    :param head: words of each object before what all builds have: those of a build without the global lock.
     """
 
-    def __init__(self, reader: Reader, layouts: Sequence[ObjectLayout] = ()) -> None:
+    def __init__(self, reader: Reader, layouts: Sequence[ObjectLayout] = (), head: int = 0) -> None:
         self.reader = reader
         self.word = reader.abi.pointer_size
         self.layouts = layouts
+        self.head = head
 
     @property
     def layout(self) -> Optional[ObjectLayout]:
@@ -101,6 +104,10 @@ class PythonObjects:
             return self.reader.word(address + at * self.word)
         except FaultError:
             return None
+
+    def find_of(self, address: int, at: int) -> Optional[int]:
+        """Return a word of an object by its number behind the head, or None."""
+        return self.find_word(address, self.head + at)
 
     def find_number(self, address: int, size: int) -> Optional[int]:
         """Return an unsigned number of ``size`` bytes, or None."""
@@ -122,20 +129,22 @@ class PythonObjects:
 
     def find_type(self, address: int) -> Optional[TypeInfo]:
         """Return what a type object says, or None where it cannot be one that has instances."""
-        flags, size = self.find_word(address, TP_FLAGS), self.find_word(address, TP_BASICSIZE)
+        flags, size = self.find_of(address, TP_FLAGS), self.find_of(address, TP_BASICSIZE)
         if flags is None or not flags & READY or size is None or not 2 * self.word <= size < 1 << 20:
             return None
+        size -= self.head * self.word
         name = self._type_name(address, flags)
-        offset = self.find_word(address, TP_DICTOFFSET) or 0
+        offset = self.find_of(address, TP_DICTOFFSET) or 0
         signed = offset - (1 << 8 * self.word) if offset >> (8 * self.word - 1) else offset
-        before = GC_HEAD if flags & HAVE_GC else 0
+        signed -= self.head * self.word if signed > 0 else 0
+        before = self.head or (GC_HEAD if flags & HAVE_GC else 0)
         before += MANAGED if flags & (MANAGED_DICT | MANAGED_WEAKREF) else 0
         least = min(size, LEAST_TEXT * self.word) if flags & UNICODE_SUBCLASS and not flags & HEAPTYPE else size
-        fixed = not self.find_word(address, TP_ITEMSIZE) and not flags & (INLINE_VALUES | UNICODE_SUBCLASS)
+        fixed = not self.find_of(address, TP_ITEMSIZE) and not flags & (INLINE_VALUES | UNICODE_SUBCLASS)
         return None if name is None else TypeInfo(address, name, flags, before, least, signed, fixed)
 
     def _type_name(self, address: int, flags: int) -> Optional[str]:
-        text = self.find_word(address, TP_NAME) or 0
+        text = self.find_of(address, TP_NAME) or 0
         known = self.reader.find_string(text, 256)
         if known is None and self.is_absent(text):  # what is read-only in the interpreter's file is in few cores
             known = _BUILTIN.get(flags & sum(_BUILTIN), f"type_at_{address:#x}")
@@ -144,12 +153,12 @@ class PythonObjects:
         return (self._full_name(address) if flags & HEAPTYPE else None) or known
 
     def _full_name(self, address: int) -> Optional[str]:
-        words = (self.find_word(address + layout.qualname) for layout in self.layouts)
+        words = (self.find_word(address + layout.qualname, self.head) for layout in self.layouts)
         names = (self.find_text(word) for word in words if word)
         name = next((one for one in names if one and _QUALIFIED.match(one)), None)
         if name is None:
             return None
-        module = self.find_in_dict(self.find_word(address, TP_DICT) or 0, "__module__")
+        module = self.find_in_dict(self.find_of(address, TP_DICT) or 0, "__module__")
         owner = None if module is None else self.find_text(module)
         return name if owner in (None, "", "builtins") or not _QUALIFIED.match(owner or "") else f"{owner}.{name}"
 
@@ -160,6 +169,7 @@ class PythonObjects:
         layout = self.layout
         if layout is None:
             return None
+        address += self.head * self.word
         length, state = self.find_word(address, 2), self.find_number(address + 32, 4)
         if length is None or state is None or not state & 0x20 or length >> 40:
             return None
@@ -179,13 +189,13 @@ class PythonObjects:
     def find_in_dict(self, address: int, key: str) -> Optional[int]:
         """Return the value's address of a key that is text, or None."""
         for name, value in self.for_each_entry(address):
-            if self.find_word(name, 2) == len(key) and self.find_text(name) == key:
+            if self.find_of(name, 2) == len(key) and self.find_text(name) == key:
                 return value
         return None
 
     def for_each_entry(self, address: int) -> Iterator[Tuple[int, int]]:
         """Iterate over the addresses of keys and values of a dict object, in order, at most 4096."""
-        keys, values = self.find_word(address, DICT_KEYS), self.find_word(address, DICT_VALUES)
+        keys, values = self.find_of(address, DICT_KEYS), self.find_of(address, DICT_VALUES)
         for at, (key, value) in enumerate(self.for_each_key(keys or 0)):
             if values:
                 value = self.find_word(values, at) or 0
@@ -228,22 +238,24 @@ class PythonObjects:
         return keys + 32 + (1 << indices), count, 2 if kind else 3
 
 
-def fitting_layouts(reader: Reader, type_type: int) -> Sequence[ObjectLayout]:
+def fitting_layouts(reader: Reader, type_type: int, head: int = 0) -> Sequence[ObjectLayout]:
     """Return the layouts of the interpreter that a ``type`` belongs to: none of a version that is not known.
 
     :param type_type: address of the type object that is its own type.
+    :param head: as :class:`PythonObjects` has it.
     """
-    size = PythonObjects(reader).find_word(type_type, TP_BASICSIZE)
-    return [one for one in LAYOUTS if reader.abi.pointer_size == 8 and one.heap_type == size]
+    size, more = PythonObjects(reader, head=head).find_of(type_type, TP_BASICSIZE), head * reader.abi.pointer_size
+    known = [one for one in LAYOUTS if reader.abi.pointer_size == 8 and one.heap_type + more == size]
+    return [one for one in known if not head or one.origin in FREE_THREADED]
 
 
-def is_its_own_type(reader: Reader, address: int) -> bool:
+def is_its_own_type(reader: Reader, address: int, head: int = 0) -> bool:
     """Whether an object is ``type``: by its name, and where that is not in the target by what it says of itself."""
-    plain = PythonObjects(reader)
-    if plain.find_word(address, OB_TYPE) != address:
+    plain = PythonObjects(reader, head=head)
+    if plain.find_of(address, OB_TYPE) != address:
         return False
-    name, flags = plain.find_word(address, TP_NAME), plain.find_word(address, TP_FLAGS) or 0
+    name, flags = plain.find_of(address, TP_NAME), plain.find_of(address, TP_FLAGS) or 0
     known = reader.find_string(name or 0, 8)
     if known is None and plain.is_absent(name or 0):
-        return bool(flags & READY and flags & TYPE_SUBCLASS and fitting_layouts(reader, address))
+        return bool(flags & READY and flags & TYPE_SUBCLASS and fitting_layouts(reader, address, head))
     return known == "type"

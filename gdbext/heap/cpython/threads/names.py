@@ -22,8 +22,8 @@ _GENERATOR, _OBJECT = 1, 2  # FRAME_OWNED_BY_GENERATOR, FRAME_OWNED_BY_FRAME_OBJ
 
 
 def find_names(objects: PythonObjects) -> "Optional[FrameNames]":
-    """Return what names words of frames, or None where the version is not known."""
-    origin = "" if objects.layout is None else objects.layout.origin
+    """Return what names words of frames, or None where the version is not known, or has no global lock."""
+    origin = "" if objects.layout is None or objects.head else objects.layout.origin
     known = next((one for one in FRAMES if ".".join(map(str, one)) == origin), None)
     return None if known is None else FrameNames(objects, THREADS[known], FRAMES[known])
 
