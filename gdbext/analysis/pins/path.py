@@ -132,9 +132,7 @@ class _Chain:
     root: bool
 
 
-def paths(
-    reach: Reach, places: Places, address: int, several: int = 1, problems: Sequence[Problem] = ()
-) -> Report:
+def paths(reach: Reach, places: Places, address: int, several: int = 1, problems: Sequence[Problem] = ()) -> Report:
     """Find shortest chains that keep a block alive.
 
     :param several: chains that are told at most, each from another root.
