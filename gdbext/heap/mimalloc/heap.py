@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _AT_ENTRY = 9
 _MOST = 64 << 20  # bytes of one region that are searched
-_NAME = re.compile(r"/libmimalloc")
+_NAME = re.compile(r"/(libmimalloc|(lib)?python3\.1[3-9])")
 _WORDS = re.compile(rb"mimalloc: ")
 REMEDIES = {
     "corruption": "`blocks at ADDRESS` of the first damaged place shows the block and what it holds. One that is in "

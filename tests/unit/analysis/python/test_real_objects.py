@@ -88,10 +88,10 @@ def check_sizes(answer):
             if not 0 <= sums[answer.row[at]] - size < 40} == {}  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["malloc", "debug"])
-def test_the_same_whatever_allocates(how, tmp_path):
+@pytest.mark.parametrize("version, how", [("3.11", "malloc"), ("3.11", "debug"), ("3.13", "mimalloc")])
+def test_the_same_whatever_allocates(version, how, tmp_path):
     environment = {"PYTHONMALLOC": how}
-    with Parked("3.11", tmp_path, SCRIPT, environment) as parked, gdbext.open_process(parked.pid) as session:
+    with Parked(version, tmp_path, SCRIPT, environment) as parked, gdbext.open_process(parked.pid) as session:
         answer = Answer(session, tmp_path)
         types = answer.truth["types"]
         found = {at: answer.name(answer.row[at]) for at in types if at in answer.row}
