@@ -52,7 +52,9 @@ def _find_reason(target: Target, runtime: Runtime) -> Optional[Problem]:
     """Return why the allocator of a build is one that cannot be read, or None where it can."""
     if runtime.free_threaded:
         known = ".".join(map(str, runtime.version or ())) in FREE_THREADED
-        what = "its threads are not read" if known else "neither its objects nor its threads are read"
+        what = "neither its objects nor its threads are read"
+        if known:
+            what = "of its blocks in use some may be freed, and wait for other threads"
         why = f"is built without the global lock: it allocates by a mimalloc of its own; {what}"
     elif target.abi.pointer_size != 8:
         why = "is a 32-bit build, whose allocator is not read"

@@ -22,6 +22,7 @@ from gdbext.heap.cpython.layouts import (
     RuntimeLayout,
 )
 from gdbext.heap.cpython.model import DataStack, Runtime, StatePlace
+from gdbext.heap.cpython.objects.layouts import FREE_THREADED
 from gdbext.target import Target
 
 MOST_INTERPRETERS = 1 << 10
@@ -62,7 +63,9 @@ def for_each_interpreter(target: Target, runtime: Runtime) -> Iterator[int]:
 
 def layout_of(runtime: Runtime) -> Optional[RuntimeLayout]:
     """Return where the interpreters of a runtime are, or None where that is not known of its version."""
-    return None if runtime.version is None or runtime.free_threaded else RUNTIMES.get(runtime.version)
+    if runtime.version is None or (runtime.free_threaded and ".".join(map(str, runtime.version)) not in FREE_THREADED):
+        return None
+    return RUNTIMES.get(runtime.version)
 
 
 def find_data_stacks(target: Target, runtime: Runtime) -> Sequence[DataStack]:

@@ -31,8 +31,9 @@ class PythonFrame:
 
 
 def code_of(objects: PythonObjects, layout: ThreadLayout, at: int) -> int:
-    """Return the address of the code object of a frame; 0 where it cannot be read."""
-    return (objects.find_word(at + layout.executable) or 0) & ~_TAGS
+    """Return where the code object of a frame begins behind its head; 0 where it cannot be read."""
+    code = (objects.find_word(at + layout.executable) or 0) & ~_TAGS
+    return code and code + objects.head * objects.word
 
 
 def for_each_frame(objects: PythonObjects, layout: ThreadLayout, state: int) -> Iterator[PythonFrame]:
@@ -66,7 +67,7 @@ def _line(objects: PythonObjects, layout: ThreadLayout, frame: int, code: int) -
         offset = -1 if number is None or number >> 31 else number * layout.unit
     else:
         offset = (objects.find_word(frame + layout.instruction) or 0) - code - layout.code
-    table = objects.find_word(code + layout.lines) or 0
+    table = (objects.find_word(code + layout.lines) or 0) + objects.head * objects.word
     size = objects.find_word(table + _BYTES_SIZE)
     if first is None or offset < 0 or size is None or size > _MOST_LINES:
         return first

@@ -22,8 +22,8 @@ _GENERATOR, _OBJECT = 1, 2  # FRAME_OWNED_BY_GENERATOR, FRAME_OWNED_BY_FRAME_OBJ
 
 
 def find_names(objects: PythonObjects) -> "Optional[FrameNames]":
-    """Return what names words of frames, or None where the version is not known, or has no global lock."""
-    origin = "" if objects.layout is None or objects.head else objects.layout.origin
+    """Return what names words of frames, or None where the version is not known."""
+    origin = "" if objects.layout is None else objects.layout.origin
     known = next((one for one in FRAMES if ".".join(map(str, one)) == origin), None)
     return None if known is None else FrameNames(objects, THREADS[known], FRAMES[known])
 
@@ -77,7 +77,7 @@ class FrameNames:
     def find_in_object(self, start: int, place: int) -> str:
         """Return the same of the frame in an object, or "".
 
-        :param start: address of the object.
+        :param start: where the object begins behind its head, as below.
         """
         frame = self.find_frame_in(start)
         return "" if frame is None or place < frame.address else self.find_text(frame, place)
@@ -89,10 +89,11 @@ class FrameNames:
 
     def is_frame_object(self, start: int) -> bool:
         """Whether what may be a frame object is one: its frame is in it, or knows it."""
-        at = self._objects.find_word(start + FRAME_OF_OBJECT)
+        inside = start + self._objects.head * self._objects.word
+        at = self._objects.find_word(inside + FRAME_OF_OBJECT)
         back = next((offset for offset, name in self._layout.words.items() if name == "frame_obj"), None)
         knows = bool(at and back is not None and self._objects.find_word(at + back) == start)
-        return knows or self.find_frame_in(start) is not None
+        return knows or self.find_frame_in(inside) is not None
 
     def _places(self, start: int) -> Iterator[int]:
         """Iterate over where the frame in what may be a frame object or a generator is; the frame says who has it."""
@@ -110,9 +111,9 @@ class FrameNames:
     def _texts(self, names: Optional[int]) -> Iterator[str]:
         """Iterate over the text of a tuple's items."""
         objects = self._objects
-        layout, count = objects.layout, objects.find_word(names, 2) if names else None
+        layout, count = objects.layout, objects.find_of(names, 2) if names else None
         if names is None or layout is None or count is None or count > _MOST_NAMES:
             return
         for at in range(count):
-            item = objects.find_word(names + layout.tuple_items, at)
+            item = objects.find_of(names + layout.tuple_items, at)
             yield (objects.find_text(item) if item else None) or f"local {at}"

@@ -9,7 +9,7 @@ from gdbext.errors import FaultError
 from gdbext.heap.cpython.find.places import MOST_THREADS, for_each_interpreter, for_each_linked, layout_of
 from gdbext.heap.cpython.layouts import THREAD_NEXT
 from gdbext.heap.cpython.model import Runtime
-from gdbext.heap.cpython.objects.layouts import LAYOUTS
+from gdbext.heap.cpython.objects.layouts import FREE_HEAD, LAYOUTS
 from gdbext.heap.cpython.objects.objects import PythonObjects
 from gdbext.heap.cpython.threads.frames import PythonFrame, for_each_frame
 from gdbext.heap.cpython.threads.layouts import (
@@ -55,7 +55,8 @@ def read_threads(target: Target, runtime: Runtime) -> Sequence[PythonThread]:
     if known is None or layout is None:
         return ()
     version = ".".join(map(str, runtime.version or ()))
-    objects = PythonObjects(target.reader, [one for one in LAYOUTS if one.origin == version])
+    head = FREE_HEAD if runtime.free_threaded else 0
+    objects = PythonObjects(target.reader, [one for one in LAYOUTS if one.origin == version], head)
     return [
         PythonThread(
             state, objects.find_word(state + layout.thread_id) or 0, list(for_each_frame(objects, layout, state))
@@ -68,7 +69,7 @@ def read_threads(target: Target, runtime: Runtime) -> Sequence[PythonThread]:
 def read_gils(target: Target, runtime: Runtime) -> Iterator[Gil]:
     """Iterate over the locks of a runtime's interpreters, which may share one; unreadable ones are left out."""
     layout = THREADS.get(runtime.version or (0, 0))
-    if layout is None or runtime.address is None or layout_of(runtime) is None:
+    if layout is None or runtime.address is None or runtime.free_threaded or layout_of(runtime) is None:
         return
     reader, seen = target.reader, set()
     for interpreter in for_each_interpreter(target, runtime):
