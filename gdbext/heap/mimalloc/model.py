@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,7 @@ class Mimalloc:
     :param areas: the memory of each page, or the segments: what it took from the system and uses.
     :param own: of that, what it keeps for itself.
     :param owners: start and end of each segment, and the id of the thread that owns it, 0 for none.
+    :param fresh: blocks whose padding is zeros: a thread inside may have been handing one out for the first time.
     :param reserves: what it has reserved and never written.
     :param sizes: bytes that the program asked for, of each block; None where it has no padding, which tells them.
     """
@@ -102,6 +103,7 @@ class Mimalloc:
     areas: List[Piece] = field(default_factory=list)
     own: List[Piece] = field(default_factory=list)
     owners: List[Tuple[int, int, int]] = field(default_factory=list)
+    fresh: Set[int] = field(default_factory=set)
     reserves: List[Piece] = field(default_factory=list)
     sizes: Optional[U64] = None
     problems: List[Problem] = field(default_factory=list)

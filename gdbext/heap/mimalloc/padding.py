@@ -41,6 +41,7 @@ def read_padding(heap: Mimalloc) -> None:
         fill, _ = memory.gather(address[used] + sizes[used], 1)
         over = ~proven | (delta > 0) & (fill != _FILL) & (each[used] <= _MOST_FILLED)
         odd.append(used[known & over])
+        heap.fresh.update(address[used[known & (canary == 0) & (delta == 0)]].tolist())
         whole += int(proven.sum())
     if 2 * whole >= int((objects.held == PROGRAM).sum()):
         heap.sizes = sizes
