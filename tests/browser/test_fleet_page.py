@@ -70,7 +70,7 @@ def cells(page, table):
 
 def test_figures_tables_and_the_picture(show):
     page = show(document())
-    verdict = "4 cores, 1 distinct signature, 1 new since 2024-10-04 00:00; 1 without an answer"
+    verdict = "4 cores, 1 distinct signature; 1 cause new since 2024-10-04 00:00; 1 without an answer"
     assert page.find_element("id", "verdict").text == verdict
     rows = cells(page, "causes-table")
     assert [row[:4] for row in rows] == [["2", "SIGSEGV in f", "server", "yes"], ["1", "leak of T", "server", "no"]]

@@ -101,11 +101,11 @@ def test_figures_are_those_of_sql(dataset, tree):
 
 
 def test_the_verdict_and_what_is_new(dataset, tree):
-    verdict = "8 cores, 2 distinct signatures, 2 new since 2024-10-03 00:00; 3 without an answer"
+    verdict = "8 cores, 2 distinct signatures; 2 causes new since 2024-10-03 00:00; 3 without an answer"
     assert tree.one("span", id="verdict").text == verdict
     assert exact(tree, "new-table", 0, 1, 4) == [[2, "SIGSEGV in f", FIRST], [2, "leak of T", FIRST]]
     later = read_page(page_of(document_of(dataset, FIRST + 1)))
-    assert ", 0 new since 2024-10-04 00:00;" in later.one("span", id="verdict").text
+    assert "; 0 causes new since 2024-10-04 00:00;" in later.one("span", id="verdict").text
     assert (
         not list(later.all("table", id="new-table"))
         and [row[3][1] for row in rows_of(later, "causes-table")] == ["no"] * 2
@@ -133,7 +133,7 @@ def test_lists_are_cut_and_say_so(dataset):
 def test_an_empty_dataset_has_a_page(tmp_path):
     made.put(tmp_path / "data", [])
     tree = read_page(page_of(document_of(str(tmp_path / "data"))))
-    assert tree.one("span", id="verdict").text.startswith("0 cores, 0 distinct signatures, 0 new")
+    assert tree.one("span", id="verdict").text.startswith("0 cores, 0 distinct signatures; 0 causes new")
 
 
 def test_nothing_hostile_runs_or_escapes(dataset):
@@ -164,7 +164,7 @@ def test_a_redacted_page_has_no_text_of_a_target(dataset):
     shown = tree.one("body").text.replace(tree.one("body").children[-2].text, "")
     for word in ("crashes", "server", "SIGSEGV in f", "leak of T", "h1", "h2", "/c2", "a is gone", "cut short", "b1"):
         assert word in json.dumps(document) and word not in shown, word
-    assert tree.one("span", id="verdict").text.startswith("8 cores, 2 distinct signatures, 2 new since 2024-10-03")
+    assert tree.one("span", id="verdict").text.startswith("8 cores, 2 distinct signatures; 2 causes new since")
     assert exact(tree, "causes-table", 0) == [[2], [1]] and data_of(tree)["data"]["rate"]["unit"] == "hour"
     assert [row[0] for row in exact(tree, "failures-table", 0)] == ["bad-core", "timeout"]
     assert json.dumps(data_of(tree)).count("program 1") >= 3
