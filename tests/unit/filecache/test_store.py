@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_what_is_kept_is_found_by_its_key_alone(store):
     assert store.find(key_of("a", 1)) == VALUE
     assert store.find(key_of("a", 2)) is None and store.find(key_of("a", "1")) is None
     assert len(entries(store)) == 2 and os.stat(store.folder).st_mode & 0o777 == 0o700
+
+
+def test_an_entry_takes_no_more_room_than_it_has(store):
+    """A child of a fleet may have little address space left."""
+    store.keep(key_of("a"), VALUE)
+    tracemalloc.start()
+    try:
+        assert store.find(key_of("a")) == VALUE and tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_entry_that_is_damaged_or_of_another_key_is_not_there_and_is_made_anew(store):
