@@ -38,6 +38,8 @@ _PART, _MOST = 4, 64 << 20  # of all pages, and bytes, that may go before others
 _ADDRESS = np.uint64((1 << 48) - 1)  # what of a word is an address: radix trees have more in it
 _LAST = float(1 << 62)
 
+_Row = Tuple[int, int]  # start and end
+
 
 def find_pointed(pid: int, file: CopyFile, placed: Intervals, mappings: Sequence[Mapping]) -> Sequence[Coverage]:
     """Return pages that variables point to, and what these point to, as it is while the process runs.
@@ -75,13 +77,15 @@ def in_order(
 ) -> Intervals:
     """Return runs of pages in the order in which they are to be copied.
 
-    Roots come first, then heads of mappings, what is pointed to, and the others, those with less in RAM before. Memory
-    that cannot be written to is last: files have it.
+    Roots come first, then heads of mappings, what is pointed to, and the others, those with less in RAM before. What
+    registers point to in a large mapping is rather a block than a frame, and waits for the heads of arenas. Memory that
+    cannot be written to is last: files have it.
     """
     home, left = Coverage(*columns((one.start, one.end) for one in mappings)), Coverage(*pages)
-    roots = _covered([*_variables(mappings), *_around(_words(threads), home, mappings)])
+    small, large = _around(_words(threads), home, mappings)
+    roots, arenas, others = _covered([*_variables(mappings), *small]), pointed[:1], pointed[1:]
     parts = []
-    for first in (roots, _heads(pages, mappings), *pointed):
+    for first in (roots, _heads(pages, mappings), *arenas, _covered(large), *others):
         parts.append(shared(left, first)[:2])
         left = Coverage(*subtract(left, first)[:2])
     starts, ends, _ = shared(left, home)
@@ -91,11 +95,11 @@ def in_order(
     return np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
 
 
-def _covered(rows: Sequence[Tuple[int, int]]) -> Coverage:
+def _covered(rows: Sequence[_Row]) -> Coverage:
     return Coverage(*joined(merged(columns(rows))))
 
 
-def _variables(mappings: Sequence[Mapping]) -> Iterator[Tuple[int, int]]:
+def _variables(mappings: Sequence[Mapping]) -> Iterator[_Row]:
     """Iterate over stacks that have the name, writable memory of files, and what is zeros at first behind it."""
     end, bare = 0, False
     for one in mappings:
@@ -115,14 +119,20 @@ def _words(threads: Sequence[StoppedThread]) -> U64:
     return found
 
 
-def _around(words: U64, home: Coverage, mappings: Sequence[Mapping]) -> Iterator[Tuple[int, int]]:
-    """Iterate over what registers point to: small mappings as a whole, of large ones what is near."""
+def _around(words: U64, home: Coverage, mappings: Sequence[Mapping]) -> "Tuple[Sequence[_Row], Sequence[_Row]]":
+    """Return what registers point to: small mappings as a whole, and of large ones what is near."""
+    small, large = [], []
     at = home.index(words)
     for address, number in zip(words[at >= 0].tolist(), at[at >= 0].tolist()):
         one = mappings[number]
-        if "w" in one.permissions:
-            low, high = max(one.start, (address - _BELOW) // PAGE * PAGE), (address + _ABOVE) // PAGE * PAGE
-            yield (one.start, one.end) if one.rss <= _SMALL else (low, min(one.end, high))
+        if "w" not in one.permissions:
+            continue
+        if one.rss <= _SMALL:
+            small.append((one.start, one.end))
+        else:
+            low, high = (address - _BELOW) // PAGE * PAGE, (address + _ABOVE) // PAGE * PAGE
+            large.append((max(one.start, low), min(one.end, high)))
+    return small, large
 
 
 def _heads(pages: Intervals, mappings: Sequence[Mapping]) -> Coverage:
