@@ -40,7 +40,7 @@ FLEET = [sys.executable, str(ROOT / "bin" / "gdbext"), "fleet"]
 LARGE = "#include <stdlib.h>\n#include <string.h>\nint main(int n, char **a) { for (long i = atol(a[1]); i--;) " \
         "memset(malloc(1 << 20), 'x', 1 << 20); abort(); }\n"  # fmt: skip
 SIZES = (16, 100, 400)  # MiB of the large ones, besides the largest
-LIMIT = 60  # seconds for a core
+LIMIT = 30  # seconds for a core
 BOMB = 40 << 30  # bytes that a packed core unpacks to, which takes longer
 
 
