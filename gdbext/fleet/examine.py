@@ -167,6 +167,9 @@ def _unpacked(path: str) -> Iterator[str]:
         target = os.path.join(folder.path, "core")
         unpack(path, packing, target, None)
         yield target
+    except GdbextError as error:
+        error.message = error.message.replace(target, path)  # as the user has named it
+        raise
     finally:
         folder.remove()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from gdbext import files
 from gdbext.errors import GdbextError, UsageError
 from gdbext.fleet import child, merging, parts, run
 from gdbext.fleet import layout as layouts
-from gdbext.fleet.examine import How, failed
+from gdbext.fleet.examine import How, examine, failed
 from gdbext.fleet.kinds import NAMES
 from gdbext.fleet.layout import DatasetError, Layout, Part
 from gdbext.fleet.pool import Limits, need_of
@@ -57,6 +58,14 @@ def test_each_core_has_its_rows_or_its_error(tmp_path):
     assert summary == (8, 5, 0) and once.exists()
     kinds = [None, "bad-core", "timeout", "killed", None, "too-large", "internal", None]
     assert errors_of(tmp_path / "data") == {f"core.{at:03d}": kind for at, kind in enumerate(kinds)}
+
+
+def test_what_a_packed_file_holds_is_said_of_the_file_that_was_named(tmp_path):
+    packed = tmp_path / "core.gz"
+    packed.write_bytes(gzip.compress(b"no core"))
+    (source,) = find_sources([str(packed)], ())
+    (row,) = examine(source, HOW)["rows"]["cores"]
+    assert any(str(cell).startswith(f"{packed} is not an ELF file") for cell in row)
 
 
 def test_what_has_rows_is_not_examined_again_and_a_changed_core_is_another(tmp_path):
