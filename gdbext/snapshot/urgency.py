@@ -32,8 +32,8 @@ from gdbext.tracing.tracer import StoppedThread
 _SMALL = 4 << 20  # bytes in RAM: an arena's head, tables of an allocator
 _HEAD = 64 << 10  # bytes of a head: the arena, and the first blocks of a thread, its tcache among them
 _STEP = 64 << 20  # bytes between the heaps of glibc's arenas; other allocators' are multiples or parts of it
-_BELOW, _ABOVE = 16 << 10, 1 << 20  # bytes around what a register points to: a frame's, and the frames above it
-_ARENA, _NODE = 96 << 10, 2 << 20  # bytes of an arena of jemalloc, and of a node of its radix tree
+_BELOW, _CLOSE, _ABOVE = 16 << 10, 128 << 10, 1 << 20  # bytes around what a register points to, a frame or not
+_ARENA, _NODE = 96 << 10, 2 << 20  # bytes of an arena of jemalloc, a page behind its base_t, and of a node of its tree
 _PART, _MOST = 4, 64 << 20  # of all pages, and bytes, that may go before others because something points to them
 _ADDRESS = np.uint64((1 << 48) - 1)  # what of a word is an address: radix trees have more in it
 _LAST = float(1 << 62)
@@ -51,7 +51,7 @@ def find_pointed(pid: int, file: CopyFile, placed: Intervals, mappings: Sequence
     writable = columns((one.start, one.end) for one in mappings if "w" in one.permissions)
     there = Coverage(*shared(Coverage(*placed), Coverage(*writable))[:2])
     direct = _addresses(pid, file, shared(there, _covered([*_variables(mappings)]))[:2])
-    found = [_near(direct, there, size) for size in (_ARENA, _NODE)]
+    found = [_near(direct, there, _ARENA, PAGE), _near(direct, there, _NODE)]
     indirect = _addresses(pid, file, (found[0].starts, found[0].ends))
     return [*found, _near(indirect, there, PAGE)]
 
@@ -64,10 +64,10 @@ def _addresses(pid: int, file: CopyFile, pages: Intervals) -> U64:
     return found
 
 
-def _near(addresses: U64, there: Coverage, size: int) -> Coverage:
-    """Return the pages up to so many bytes behind addresses; none where these are too many."""
+def _near(addresses: U64, there: Coverage, size: int, before: int = 0) -> Coverage:
+    """Return the pages up to so many bytes behind addresses, and before them; none where these are too many."""
     pages = distinct(addresses[there.holds(addresses)] // np.uint64(PAGE) * np.uint64(PAGE))
-    near = joined(merged((pages, pages + np.uint64(size))))
+    near = joined(merged((pages - np.uint64(before), pages + np.uint64(size))))
     found = Coverage(*joined(shared(there, Coverage(*near))[:2]))
     return found if found.bytes <= min(there.bytes // _PART, _MOST) else Coverage(*columns([]))
 
@@ -77,15 +77,15 @@ def in_order(
 ) -> Intervals:
     """Return runs of pages in the order in which they are to be copied.
 
-    Roots come first, then heads of mappings, what is pointed to, and the others, those with less in RAM before. What
-    registers point to in a large mapping is rather a block than a frame, and waits for the heads of arenas. Memory that
-    cannot be written to is last: files have it.
+    Roots come first, then heads of mappings, what is pointed to, and the others, those with less in RAM before. More of
+    what registers point to than is close waits for arenas: it may be blocks. Memory that cannot be written to is last:
+    files have it.
     """
     home, left = Coverage(*columns((one.start, one.end) for one in mappings)), Coverage(*pages)
-    small, large = _around(_words(threads), home, mappings)
-    roots, arenas, others = _covered([*_variables(mappings), *small]), pointed[:1], pointed[1:]
+    close, wide = _around(_words(threads), home, mappings)
+    roots, arenas, others = _covered([*_variables(mappings), *close]), pointed[:1], pointed[1:]
     parts = []
-    for first in (roots, _heads(pages, mappings), *arenas, _covered(large), *others):
+    for first in (roots, _heads(pages, mappings), *arenas, _covered(wide), *others):
         parts.append(shared(left, first)[:2])
         left = Coverage(*subtract(left, first)[:2])
     starts, ends, _ = shared(left, home)
@@ -120,19 +120,20 @@ def _words(threads: Sequence[StoppedThread]) -> U64:
 
 
 def _around(words: U64, home: Coverage, mappings: Sequence[Mapping]) -> "Tuple[Sequence[_Row], Sequence[_Row]]":
-    """Return what registers point to: small mappings as a whole, and of large ones what is near."""
-    small, large = [], []
+    """Return what is close to where registers point to, and more of it: small mappings as a whole."""
+    close, wide = [], []
     at = home.index(words)
     for address, number in zip(words[at >= 0].tolist(), at[at >= 0].tolist()):
         one = mappings[number]
-        if "w" not in one.permissions:
-            continue
-        if one.rss <= _SMALL:
-            small.append((one.start, one.end))
-        else:
-            low, high = (address - _BELOW) // PAGE * PAGE, (address + _ABOVE) // PAGE * PAGE
-            large.append((max(one.start, low), min(one.end, high)))
-    return small, large
+        if "w" in one.permissions:
+            close.append(_cut(one, address, _CLOSE))
+            wide.append((one.start, one.end) if one.rss <= _SMALL else _cut(one, address, _ABOVE))
+    return close, wide
+
+
+def _cut(mapping: Mapping, address: int, above: int) -> _Row:
+    low, high = (address - _BELOW) // PAGE * PAGE, (address + above) // PAGE * PAGE
+    return max(mapping.start, low), min(mapping.end, high)
 
 
 def _heads(pages: Intervals, mappings: Sequence[Mapping]) -> Coverage:
