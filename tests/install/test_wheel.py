@@ -79,7 +79,7 @@ def test_holds_every_module_and_no_other(wheel):
     assert {name for name in shipped if name.endswith(".py")} == modules_of_checkout()
     assert {name.split("/")[0] for name in shipped} == {"gdbext"}
     shapes = {f"gdbext/shapes/{path.name}" for path in (CHECKOUT / "shapes").glob("*.toml")}
-    parts = ("page.html", "fleet.html", "tables.html", "page.css", "page.js", "map.svg")
+    parts = ("page.html", "fleet.html", "head.html", "tables.html", "page.css", "page.js", "map.svg")
     page = {f"gdbext/render/page/{name}" for name in parts}
     assert shapes and {"gdbext/canned.gdb", *shapes, *page} <= shipped
 
