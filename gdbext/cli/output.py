@@ -65,7 +65,7 @@ class Output:
     def fail(self, options: Options, error: GdbextError) -> int:
         """Say why there is no answer; return the exit status."""
         name = f"{options.name}: " if options.name else ""
-        core = options.core if self._several else None
+        core = options.core if self._several and len(options.cores) == 1 else None  # not where they are compared
         which = f"{core}: " if core and core not in error.message else ""
         tell(f"gdbext: {name}{which}{error}")
         if self._path is not None and not error.message.startswith(("cannot write", "--json names")):

@@ -276,7 +276,14 @@ class _SeveralRun(_Run):
             self.options = replace(options, pid=None)
 
     def _take(self, options: Options, core: str) -> tuple[str, Optional[float]]:
-        return (core, None) if _is_sample(core) else self._keep(replace(options, cores=(core,), pid=None))
+        if _is_sample(core):
+            return core, None
+        try:
+            return self._keep(replace(options, cores=(core,), pid=None))
+        except GdbextError as error:
+            if core not in error.message:
+                error.message = f"{core}: {error.message}"
+            raise
 
     def _keep(self, options: Options) -> tuple[str, Optional[float]]:
         """Have a sample of one target kept in a folder; return its name, and for how long a process stood still."""

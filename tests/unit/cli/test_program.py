@@ -414,6 +414,23 @@ def test_several_cores_one_after_the_other(program):
         assert out == f"==> {first} <==\ntext\n\n==> {second} <==\ntext\n"
 
 
+@pytest.mark.parametrize("at", (0, 1, 2))
+def test_of_compared_cores_the_one_that_is_at_fault_is_named_alone(program, at):
+    cores = others(program, 3)
+    program.folder.joinpath("p").write_bytes(Maker().executable(OWN))
+    cores[at].write_text("no core")
+    status, _, err = program.run("compare", *cores)
+    assert status == 2 and err.startswith(f"gdbext: compare: {cores[at]} is not"), err
+    assert not any(str(core) in err for core in cores if core != cores[at])
+
+
+def test_of_compared_cores_the_one_without_an_answer_is_named(program):
+    first, second = others(program, 2)
+    program.folder.joinpath("p").write_bytes(Maker().executable(OWN))
+    status, _, err = program.run("compare", first, second, trailers={str(first): trailer(2, error())})
+    assert status == 2 and err.startswith(f"gdbext: compare: {first}: "), err
+
+
 @pytest.mark.parametrize("file", [None, "out"])
 def test_several_cores_are_lines_of_json(program, file):
     first, second = others(program, 2)
