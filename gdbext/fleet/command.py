@@ -249,9 +249,8 @@ def new(options: Options) -> int:
     rows = list(result.rows)
     ((failed,),) = dataset.ask(_FAILED_SINCE, [since]).rows
     if failed:
-        tell(
-            f"gdbext: fleet new: {count_text(failed, 'core')} since then have no answer: what caused them is not known"
-        )
+        cores = count_text(failed, "core")
+        tell(f"gdbext: fleet new: no answer of {cores} since then: what caused them is not known")
     status = Status.FINDINGS if rows else Status.PARTIAL if failed else Status.CLEAN
     return _show(options, result.columns, rows, status)
 
